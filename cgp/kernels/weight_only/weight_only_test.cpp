@@ -11,6 +11,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/float16.h"
 #include "cgp/kernels/common/array.h"
+#include "cgp/kernels/weight_only/weight_only_pack.h"
 #include "cgp/quant/decode.h"
 #include "cgp/testing/kernel_test.h"
 
@@ -149,8 +150,48 @@ TEST(weight_only, what_cannot_run_is_named) {
   p.m = 33;
   EXPECT_THAT(reject(p), ::testing::HasSubstr("at most 32 rows"));
   std::vector<std::byte> file(100), packed(100);
+  EXPECT_THAT(reject(WeightPack{WeightFormat::q4_k, 16, 250}), ::testing::HasSubstr("k = 250"));
+  EXPECT_THAT(reject(WeightPack{WeightFormat::q4_k, 24, 256, 16, 16, 16}), ::testing::HasSubstr("n = 24"));
   EXPECT_THROW(pack_weights(WeightFormat::q4_k, 16, 250, file, packed), ArgumentError);
   EXPECT_THROW(pack_weights(WeightFormat::q4_k, 16, 256, file, packed), ArgumentError);
+}
+
+void check_pack(const runtime::Device& device, WeightFormat f, std::uint64_t n, std::uint64_t k, bool gate) {
+  auto file = random_weights(f, n, k, unsigned(n + k));
+  const std::size_t row = file.size() / n;
+  auto file_at = device.alloc<std::byte>(file.size() + 4);  // rows of up at a multiple of 4
+  const std::uint64_t half = file.size() / 2, up = (half + 3) / 4 * 4;
+  file_at.all().slice(0, gate ? half : file.size()).upload(std::span(file).first(gate ? half : file.size()));
+  if (gate) file_at.all().slice(up, half).upload(std::span(file).subspan(half));
+  std::vector<std::byte> want(packed_bytes(f, n, k)), got(want.size(), std::byte(0xa5)), turns;
+  auto packed_at = device.alloc<std::byte>(got.size());
+  packed_at.upload(got);
+  runtime::Stream s(device);
+  pack_weights(s, {f, n, k, file_at.address(), gate ? file_at.address() + up : 0, packed_at.address()});
+  s.wait();
+  packed_at.download(got);
+  for (std::uint64_t r = 0; gate && r < n; r += 8) {
+    const auto from = (r / 16 * 8 + r / 8 % 2 * (n / 2)) * row;
+    turns.insert(turns.end(), file.begin() + std::ptrdiff_t(from),
+                 file.begin() + std::ptrdiff_t(from + 8 * row));
+  }
+  pack_weights(f, n, k, gate ? turns : file, want);
+  for (std::size_t i = 0; i < want.size(); ++i)
+    ASSERT_EQ(got[i], want[i]) << layout(f).name << " " << n << "x" << k << " byte " << i;
+}
+
+TEST(weight_only, packed_on_the_device_as_on_the_host) {
+  std::vector<runtime::Device> devices{runtime::Device::open("emu:sm_90a")};
+  try {
+    devices.push_back(runtime::Device::open("cuda:0"));
+  } catch (const Unsupported&) {
+  }
+  for (const auto& device : devices)
+    for (auto f : kWeightFormats) {
+      check_pack(device, f, 37, layout(f).file_block == 32 ? 608 : 512, false);
+      check_pack(device, f, 32, 256, true);
+      if (!device.is_emulator()) check_pack(device, f, 4096, 4096, true);
+    }
 }
 
 TEST(weight_only, names_round_trip_and_variants_assemble) {
@@ -163,6 +204,7 @@ TEST(weight_only, names_round_trip_and_variants_assemble) {
         all.push_back(weight_only_variant(weight_only_config(p, 132)));
         EXPECT_EQ(all.back().config->round_trip("weight_only", all.back().name), all.back().name);
       }
+  for (auto f : kWeightFormats) all.push_back(weight_pack_variant({f}));
   cgp::testing::expect_assemble(cgp::testing::images_for({"sm_90a"}, all));
 }
 
