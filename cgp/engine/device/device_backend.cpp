@@ -84,8 +84,10 @@ class DeviceBackend final : public Backend {
     place_values();
     for (const RopeTable& t : program_.rope_tables) add_rope_table(t);
     error_ = device.zeros<std::uint32_t>(1, "error flag");
+    loader_ = std::make_unique<WeightLoader>(device);
     for (const Step& s : program_.steps) std::visit([&](const auto& op) { compile(s, op); }, s.operation);
     flush_residual();
+    loader_.reset();
     kernels::DecodeProblem widest = decode_problem(std::max<uint64_t>(1, uint64_t(o.max_sequences)), 1);
     widest.heads_q = 1;
     for (const Step& s : program_.steps)
@@ -328,8 +330,8 @@ class DeviceBackend final : public Backend {
   }
 
   const DeviceMatrix& load_matrix(std::span<const WeightId> weights, bool gated) {
-    const auto& matrix =
-        *matrices_.emplace_back(std::make_unique<DeviceMatrix>(device_, program_, *file_, weights, gated));
+    const auto& matrix = *matrices_.emplace_back(
+        std::make_unique<DeviceMatrix>(*loader_, device_, program_, *file_, weights, gated));
     loaded(matrix.rows() * matrix.cols());
     return matrix;
   }
@@ -692,6 +694,7 @@ class DeviceBackend final : public Backend {
   std::vector<Table> ropes_;
   std::map<WeightId, runtime::Buffer<float>> vectors_;
   std::vector<std::unique_ptr<DeviceMatrix>> matrices_;
+  std::unique_ptr<WeightLoader> loader_;  ///< while the program is compiled
   runtime::Buffer<std::uint32_t> error_;
   runtime::Buffer<int32_t> greedy_;
   runtime::Buffer<float> greatest_;

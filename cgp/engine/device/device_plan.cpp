@@ -112,12 +112,15 @@ MemoryEstimate device_memory(const Program& p, const model::Gguf& file, const ru
                              const BackendOptions& o) {
   require_supported(p, device, o);
   MemoryEstimate out;
+  uint64_t staged = 0;
   for (const Step& s : p.steps)
     if (const auto* l = std::get_if<Linear>(&s.operation))
-      for (const Product& product : products_of(*l, p, file))
+      for (const Product& product : products_of(*l, p, file)) {
         out.weights += int64_t(DeviceMatrix::bytes_for(device, p, file, product.weights));
+        staged = std::max(staged, DeviceMatrix::staged_bytes(p, file, product.weights));
+      }
   out.cache = int64_t(cache_bytes(p, o));
-  out.workspace = int64_t(value_bytes(p, o));
+  out.workspace = int64_t(value_bytes(p, o) + staged);
   for (const RopeTable& t : p.rope_tables) out.workspace += int64_t(t.frequencies.size()) * 8 * p.context;
   return out;
 }

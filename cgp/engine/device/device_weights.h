@@ -9,19 +9,48 @@
 #include "cgp/engine/program/program.h"
 #include "cgp/kernels/quantized_matmul/quantized_matmul.h"
 #include "cgp/runtime/buffer.h"
+#include "cgp/runtime/host_memory.h"
 #include "cgp/runtime/stream.h"
 
 namespace cgp::engine {
+
+/// Brings tensors of a mapped file to the device: all threads copy a part to pinned memory while the part before is under way.
+class WeightLoader {
+ public:
+  explicit WeightLoader(const runtime::Device& device);
+  using Pieces = std::vector<std::span<const std::byte>>;
+  /// The pieces one after another. On stream().
+  void upload(const Pieces& pieces, const runtime::Slice<std::uint8_t>& to);
+  /// The same into memory of this object, whose address is returned; it is there until the next call.
+  std::uint64_t stage(const Pieces& pieces);
+  runtime::Stream& stream() { return stream_; }
+
+ private:
+  static constexpr std::size_t kPart = std::size_t(32) << 20;
+  struct Part {
+    runtime::Pinned<std::uint8_t> memory;
+    runtime::Event copied;
+  };
+
+  runtime::Device device_;
+  std::vector<Part> parts_;
+  std::size_t next_ = 0;
+  runtime::Buffer<std::uint8_t> staged_;
+  runtime::Stream stream_;
+};
 
 /// y = x W' for f16 x: rows of several weights of a file, one after the other.
 class DeviceMatrix {
  public:
   /// gated: two weights of one shape, a gate and its up; where they are packed, 8 rows of each in turns.
-  DeviceMatrix(const runtime::Device& device, const Program& program, const model::Gguf& file,
-               std::span<const WeightId> weights, bool gated);
+  DeviceMatrix(WeightLoader& loader, const runtime::Device& device, const Program& program,
+               const model::Gguf& file, std::span<const WeightId> weights, bool gated);
 
   static std::uint64_t bytes_for(const runtime::Device& device, const Program& program,
                                  const model::Gguf& file, std::span<const WeightId> weights);
+  /// Of the file, that WeightLoader has on the device beside it while it is packed.
+  static std::uint64_t staged_bytes(const Program& program, const model::Gguf& file,
+                                    std::span<const WeightId> weights);
   /// Whether weights of one format are packed on the device.
   static bool packs(const runtime::Device& device, const Program& program, const model::Gguf& file,
                     std::span<const WeightId> weights);
