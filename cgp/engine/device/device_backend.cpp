@@ -372,16 +372,25 @@ class DeviceBackend final : public Backend {
     const bool direct = !o.gated && o.residual == kNone && place(out).type == DType::f16;
     Place to = direct ? place(out) : scratch_;
     if (!direct) to.pitch = columns;
-    for (const Product& product : products_of(o, program_, *file_)) {
+    const auto products = products_of(o, program_, *file_);
+    const bool all_packed = std::all_of(products.begin(), products.end(), [&](const Product& p) {
+      return DeviceMatrix::packs(device_, program_, *file_, p.weights);
+    });
+    for (std::size_t i = 0; i < products.size(); ++i) {
+      const Product& product = products[i];
+      // They need the same value, and not each other.
+      const auto order = !all_packed || products.size() == 1 ? kernels::WeightOnlyOrder::after
+                         : i                                 ? kernels::WeightOnlyOrder::beside
+                                                             : kernels::WeightOnlyOrder::first;
       const auto& matrix = load_matrix(product.weights, false);
       workspace_bytes_ =
           std::max(workspace_bytes_,
                    matrix.workspace(device_, uint64_t(rows_of(program_.values[std::size_t(out)], options_))));
       const ValueId in = o.in;
       const uint64_t y = to.address + uint64_t(product.column) * 2;
-      add(step, out, [this, &matrix, in, y, to](runtime::Stream& s) {
+      add(step, out, [this, &matrix, in, y, to, order](runtime::Stream& s) {
         matrix.multiply(s, rows(in), place(in).address, uint64_t(place(in).pitch), y, uint64_t(to.pitch),
-                        workspace_);
+                        workspace_, kernels::WeightOnlyEnd::store, kernels::Activation::identity, order);
       });
     }
     const auto a = o.activated && !o.gated ? activation_of(o.activation) : kernels::Activation::identity;

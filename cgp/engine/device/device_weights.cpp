@@ -130,11 +130,11 @@ std::uint64_t DeviceMatrix::workspace(const runtime::Device& device, std::uint64
 void DeviceMatrix::multiply(runtime::Stream& s, std::uint64_t m, std::uint64_t x, std::uint64_t ldx,
                             std::uint64_t y, std::uint64_t ldy,
                             const runtime::Buffer<std::uint8_t>& workspace, kernels::WeightOnlyEnd end,
-                            kernels::Activation activation) const {
+                            kernels::Activation activation, kernels::WeightOnlyOrder order) const {
   if (packed_format_) {
     kernels::WeightOnlyProblem p{*packed_format_,   DType::f16, m,  rows(), cols(), x, ldx,
                                  packed_.address(), y,          ldy};
-    p.pdl = true, p.end = end, p.activation = activation;
+    p.pdl = true, p.end = end, p.activation = activation, p.order = order;
     return m <= kStreamedRows ? kernels::weight_only_gemm(s, p) : kernels::weight_wgmma_gemm(s, p);
   }
   const auto* backend = s.device().backend().get();

@@ -62,7 +62,8 @@ class DeviceMatrix {
   void multiply(runtime::Stream& s, std::uint64_t m, std::uint64_t x, std::uint64_t ldx, std::uint64_t y,
                 std::uint64_t ldy, const runtime::Buffer<std::uint8_t>& workspace,
                 kernels::WeightOnlyEnd end = kernels::WeightOnlyEnd::store,
-                kernels::Activation activation = kernels::Activation::identity) const;
+                kernels::Activation activation = kernels::Activation::identity,
+                kernels::WeightOnlyOrder order = kernels::WeightOnlyOrder::after) const;
 
  private:
   kernels::QuantizedMatmul problem(const runtime::Backend* backend, std::uint64_t m) const;

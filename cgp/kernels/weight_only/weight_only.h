@@ -19,6 +19,14 @@ enum class WeightOnlyEnd : std::uint8_t {
   gate
 };
 
+/// When a launch with `pdl` begins and when it lets the next one begin.
+enum class WeightOnlyOrder : std::uint8_t {
+  after,  ///< x is read once the work queued right before has ended; the next launch may begin at once
+  first,  ///< the same, but the next launch begins only then: it may be `beside`
+  /// x is read at once: the launch right before is `first` or `beside` and has the same x. This one ends after it.
+  beside
+};
+
 struct WeightOnlyProblem {
   WeightFormat format = WeightFormat::q4_0;
   DType type = DType::bf16;  ///< of x and y: f16 or bf16
@@ -31,6 +39,7 @@ struct WeightOnlyProblem {
   bool pdl = false;
   WeightOnlyEnd end = WeightOnlyEnd::store;
   Activation activation = Activation::identity;  ///< of a gate
+  WeightOnlyOrder order = WeightOnlyOrder::after;
 
   std::uint64_t columns() const { return end == WeightOnlyEnd::gate ? n / 2 : n; }  ///< of y
 };
@@ -41,6 +50,7 @@ std::string reject(const WeightOnlyProblem& p);
 std::string reject_end(const WeightOnlyProblem& p);
 
 inline constexpr std::string_view kWeightOnlyEnds[] = {"", "f32", "add", "gate"};
+inline constexpr std::string_view kWeightOnlyOrders[] = {"", "first", "beside"};
 inline constexpr std::string_view kWeightOnlyActivations[] = {"", "relu", "silu", "gelu", "gelu_tanh"};
 
 struct WeightOnlyConfig {
@@ -57,6 +67,7 @@ struct WeightOnlyConfig {
   bool pdl = false;
   WeightOnlyEnd end = WeightOnlyEnd::store;
   Activation activation = Activation::identity;
+  WeightOnlyOrder order = WeightOnlyOrder::after;
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     static constexpr std::string_view formats[] = {"q4_0", "q8_0", "q4_k", "q5_k", "q6_k"};
@@ -68,6 +79,7 @@ struct WeightOnlyConfig {
     v.number("rounds", "rounds", c.rounds), v.number("buffers", "buffers", c.buffers);
     v.flag("pdl", c.pdl);
     v.choice("end", kWeightOnlyEnds, c.end), v.choice("activation", kWeightOnlyActivations, c.activation);
+    v.choice("order", kWeightOnlyOrders, c.order);
   }
   int block_tiles() const { return (k_tiles + cluster - 1) / cluster; }  ///< of K, of a block
   int parts() const { return cluster * share; }                          ///< that K is cut into

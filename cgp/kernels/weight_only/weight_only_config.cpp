@@ -31,7 +31,7 @@ std::uint64_t all_rounds(const WeightOnlyConfig& c, std::uint64_t n, int sms) {
 int WeightOnlyConfig::smem_bytes() const {
   const auto& l = layout(format);
   const int columns = std::max(rows, 8), per_lane = 4 * 4 * y_tiles * columns / 8;
-  const int x = block_tiles() * (512 * rows + l.groups() * 4 * std::max(rows, 2) +
+  const int x = block_tiles() * (512 * rows + l.groups() * 4 * (rows == 1 ? 1 : 2 * rows) +
                                  (l.has_min && rows > 1 ? 8 * l.groups() * columns : 0));
   const int ring = warps * slots * (y_tiles * l.tile_bytes() + 8);
   return x + ring + (parts() > 1 ? buffers * rounds * warps * 32 * per_lane : 0) + (rows == 1 ? 512 : 0) +
@@ -82,6 +82,7 @@ double expected_us(const WeightOnlyConfig& c, std::uint64_t n, int sms) {
 WeightOnlyConfig weight_only_config(const WeightOnlyProblem& p, int sms) {
   WeightOnlyConfig c{p.type, p.format};
   c.k_tiles = int((p.k + 255) / 256), c.pdl = p.pdl, c.end = p.end, c.activation = p.activation;
+  if (p.pdl) c.order = p.order;
   while (std::uint64_t(c.rows) < p.m && c.rows < int(kWeightOnlyMaxRows)) c.rows *= 2;
   WeightOnlyConfig best = c;
   best.slots = 0;

@@ -77,8 +77,13 @@ class WeightTile {
   Val<f32> scale(int group, int h) const {
     const int of_pair = step_ % 2 * (64 / l_.group) + group;
     if (!l_.super_scale) return half_to_float(scales_[std::size_t(of_pair)], h);
-    if (l_.has_min) return byte_to_float(scales_[std::size_t(of_pair)], 2 * h, 0) * d_[std::size_t(h)];
-    return byte_to_float(scales_[std::size_t(of_pair / 2)], of_pair % 2 * 2 + h, 128) * d_[std::size_t(h)];
+    return integer_scale(group, h) * d_[std::size_t(h)];
+  }
+  /// The same without d; formats with a d of their own for 256 columns.
+  Val<f32> integer_scale(int group, int h) const {
+    const int of_pair = step_ % 2 * (64 / l_.group) + group;
+    if (l_.has_min) return byte_to_float(scales_[std::size_t(of_pair)], 2 * h, 0);
+    return byte_to_float(scales_[std::size_t(of_pair / 2)], of_pair % 2 * 2 + h, 128);
   }
   /// Scales and minima of groups 2 c and 2 c + 1 (16 columns a group: 4 c to 4 c + 3) of rows g and g + 8, without d and dmin.
   struct QuadScales {

@@ -65,7 +65,7 @@ class Product {
         cluster_(c.cluster > 1 ? k.clusterid_x() : k.ctaid_x()),
         clusters_(c.cluster > 1 ? k.nclusterid_x() : k.nctaid_x()),
         x_(k.shared<b32>(c.block_tiles() * 128 * c.rows, 128)),
-        start_(k.shared<f32>(c.block_tiles() * l_.groups() * columns(), 128)),
+        start_(k.shared<f32>(c.block_tiles() * l_.groups() * (one_row() ? 1 : 2 * c.rows), 128)),
         sums_(k.shared<f32>(l_.has_min && !one_row() ? c.block_tiles() * tile_sums() : 4, 128)),
         zeros_(k.shared<b32>(one_row() ? 128 : 4, 128)),
         results_(k.shared<f32>(c.parts() > 1 ? c.buffers * c.rounds * c.warps * 32 * Sum::count : 4, 128)),
@@ -74,9 +74,16 @@ class Product {
         zero_lane_(zeros_.address() + lane_ / 8u * 16u) {}
 
   void run() {
-    if (c_.pdl) griddepcontrol_launch_dependents(k_);
+    multiply_all();
+    if (c_.order == WeightOnlyOrder::beside) griddepcontrol_wait(k_);
+  }
+
+ private:
+  void multiply_all() {
+    if (c_.pdl && c_.order != WeightOnlyOrder::first) griddepcontrol_launch_dependents(k_);
+    const bool at_once = !c_.pdl || c_.order == WeightOnlyOrder::beside;
     std::optional<Units> first;
-    if (!c_.pdl) first = load_x(warp_.index * 32u);
+    if (at_once) first = load_x(warp_.index * 32u);
     const BulkRing ring(warp_, c_.warps, c_.slots, Y * l_.tile_bytes());
     const auto first_tile = cluster_ + clusters_ * (warp_.index / std::uint32_t(c_.share));
     const auto stride = clusters_ * std::uint32_t(c_.warps / c_.share);
@@ -96,8 +103,9 @@ class Product {
                     Val<u32>(0));
     };
     const auto mine = count(first_tile), all = count(cluster_);
-    if (c_.pdl) {
+    if (!at_once) {
       griddepcontrol_wait(k_);
+      if (c_.order == WeightOnlyOrder::first) griddepcontrol_launch_dependents(k_);
       first = load_x(warp_.index * 32u);
     }
     store_x(*first);
@@ -162,12 +170,10 @@ class Product {
     if (c_.cluster > 1) cluster_sync(cta);  // the others have read this block's results
   }
 
- private:
   Val<u32> zero() const { return number(0); }
   Val<u32> number(std::uint32_t v) const { return Val<u32>(k_.copy(Val<u32>(v))); }  // in a register
   std::uint64_t tile_bytes() const { return std::uint64_t(l_.tile_bytes()); }
   bool one_row() const { return c_.rows == 1; }
-  int columns() const { return std::max(c_.rows, 2); }  // of start_
   int tile_sums() const {
     return l_.groups() / 8 * 128 * (N / 8);
   }  // for each 8 groups 32 lanes x two terms of two groups
@@ -258,19 +264,19 @@ class Product {
   }
   void store_sum(const Val<u32>& row, const Val<u32>& group, const Val<f32>& sum) {
     const auto start = sum * -WeightTile<T>::offset(l_);
-    const auto at = start_index(group / 2u, row / 2u) * 4u + group % 2u * 2u + row % 2u;
-    start_.st(at, start);
-    if (c_.rows == 1) start_.st(at + 1u, start);
-    if (!l_.has_min || one_row()) return;
+    if (one_row()) return start_.st(group, start);
+    const auto at = start_index(group, row / 2u) * 4u + row % 2u;
+    start_.st(at, start), start_.st(at + 2u, start);
+    if (!l_.has_min) return;
     const auto high = bits<f32>(bits<b32>(sum) & Val<b32>(0xffffe000u));
     // Group g of 8 is element g % 4 of the lanes' quad, register g / 4.
     const auto to = (group / 8u * std::uint32_t(N / 8) + row / 8u) * 128u +
                     (row % 8u * 4u + group % 4u) * 4u + group % 8u / 4u;
     sums_.st(to, high), sums_.st(to + 2u, sum - high);
   }
-  // In 16 bytes: the starts of two groups for two rows of x.
-  Val<u32> start_index(const Val<u32>& pair, const Val<u32>& rows) const {
-    return pair * std::uint32_t(columns() / 2) + rows;
+  // In 16 bytes: the starts of a group for two rows of x, twice.
+  Val<u32> start_index(const Val<u32>& group, const Val<u32>& rows) const {
+    return group * std::uint32_t(c_.rows / 2) + rows;
   }
   // In 16 bytes: columns 8 chunk ... of a block of 32. The swizzle gives the same chunk of eight rows, which ldmatrix reads
   // at once, banks of their own.
@@ -290,18 +296,18 @@ class Product {
     }
     return out;
   }
-  // What the sums of groups 2 pair and 2 pair + 1 start at: for each n [group][column].
-  std::vector<std::vector<Val<f32>>> starts(const Val<u32>& pair) {
-    std::vector<std::vector<Val<f32>>> out;
-    const auto rows = std::uint32_t(columns() / 2);
-    for (int n = 0; n < N / 8; ++n) {
-      out.emplace_back();
-      const auto at = rows >= 4 ? quad_ + std::uint32_t(4 * n) : quad_ % rows;
-      for (const auto& v : start_.template ld<4>(start_index(pair, at))) out.back().push_back(v);
-    }
+  // What the sums of a group start at: for each n those of the lane's two rows of x, twice.
+  std::vector<RegGroup<f32, 4>> starts(const Val<u32>& group) {
+    std::vector<RegGroup<f32, 4>> out;
+    const auto rows = std::uint32_t(c_.rows / 2);
+    for (int n = 0; n < N / 8; ++n)
+      out.push_back(
+          start_.template ld<4>(start_index(group, rows >= 4 ? quad_ + std::uint32_t(4 * n) : quad_ % rows)));
     return out;
   }
 
+  // Which of the lane's rows of weights (g and g + 8 of each y) element i of a sum belongs to.
+  static int row_of(int i) { return i / (4 * (N / 8)) * 2 + (i >> 1 & 1); }
   Sum multiply_tile(const Val<u32>& base, const Val<u32>& tile, Sum sum) {
     std::vector<WeightTile<T>> w;
     for (int y = 0; y < Y; ++y)
@@ -310,19 +316,16 @@ class Product {
     sums.push_back(std::move(sum));
     const int per_step = 64 / l_.group;
     const auto x_here = x_lane_ + tile * std::uint32_t(512 * c_.rows);
-    std::vector<std::vector<Val<f32>>> start;
+    std::vector<Sum> scaled;  // of this tile, without d
     for (int step = 0; step < 4; ++step) {
       for (auto& of_y : w) of_y.load(step);
       for (int group = 0; group < per_step; ++group) {
-        if (group % 2 == 0)
-          start =
-              starts(tile * std::uint32_t(l_.groups() / 2) + std::uint32_t(step * per_step / 2 + group / 2));
+        const auto start = starts(tile * std::uint32_t(l_.groups()) + std::uint32_t(step * per_step + group));
         const int j = group * l_.group / 32;
         if (group * l_.group % 32 == 0) x_now_ = inputs(x_here, 2 * step + j);
         std::vector<Sum> product;
-        product.push_back(make_sum<Sum>([&](int i) {
-          return k_.copy(start[std::size_t(i / 4 % (N / 8))][std::size_t(group % 2 * 2 + i % 2)]);
-        }));
+        product.push_back(
+            make_sum<Sum>([&](int i) { return k_.copy(start[std::size_t(i / 4 % (N / 8))][i % 4]); }));
         const int first = l_.group == 16 ? group % 2 : 0, last = l_.group == 16 ? first : 1;
         for (int half = first; half <= last; ++half) {
           std::vector<FragB<T, 16, 8>> b;
@@ -338,13 +341,24 @@ class Product {
         }
         std::vector<Val<f32>> scales;
         for (const auto& of_y : w)
-          for (int h = 0; h < 2; ++h) scales.push_back(of_y.scale(group, h));
-        sums.push_back(make_sum<Sum>([&](int i) {
-          return fma(scales[std::size_t(i / (4 * (N / 8)) * 2 + (i >> 1 & 1))], product.back()[i],
-                     sums.back()[i]);
-        }));
+          for (int h = 0; h < 2; ++h)
+            scales.push_back(l_.super_scale ? of_y.integer_scale(group, h) : of_y.scale(group, h));
+        const auto scale = [&](int i) { return scales[std::size_t(row_of(i))]; };
+        if (!l_.super_scale)
+          sums.push_back(
+              make_sum<Sum>([&](int i) { return fma(scale(i), product.back()[i], sums.back()[i]); }));
+        else if (scaled.empty())
+          scaled.push_back(make_sum<Sum>([&](int i) { return scale(i) * product.back()[i]; }));
+        else
+          scaled.push_back(
+              make_sum<Sum>([&](int i) { return fma(scale(i), product.back()[i], scaled.back()[i]); }));
       }
     }
+    if (l_.super_scale)
+      sums.push_back(make_sum<Sum>([&](int i) {
+        const auto& d = w[std::size_t(row_of(i) / 2)].d();
+        return fma(d[std::size_t(row_of(i) % 2)], scaled.back()[i], sums.back()[i]);
+      }));
     return l_.has_min ? less_minima(w, tile, std::move(sums.back())) : std::move(sums.back());
   }
   /// The same with one row of x, where column c of the lane's sums is that of group c (of 16 columns: groups 2 c, 2 c + 1).
@@ -354,14 +368,11 @@ class Product {
     const auto x_here = x_lane_ + tile * 512u, row = lane_ % 8u;
     const int chains = l_.group == 16 ? 2 : 1;
     // Where the lane's columns start: -offset() * the sum of x over the group.
-    std::vector<Val<f32>> start;  // [chain][column]
-    for (int i = 0; i < chains; ++i)
-      for (const auto& v : start_.template ld<4>(tile * std::uint32_t(l_.groups() / 2) +
-                                                 quad_ * std::uint32_t(chains) + std::uint32_t(i)))
-        start.push_back(v);
-    const auto start_of = [&](int chain, int column) {
-      return chains == 1 ? start[std::size_t(2 * column)] : start[std::size_t(4 * column + 2 * chain)];
-    };
+    std::vector<Val<f32>> start;
+    const auto first_group = tile * std::uint32_t(l_.groups()) + quad_ * std::uint32_t(2 * chains);
+    for (int i = 0; i < 2 * chains; i += 2)
+      for (const auto& v : start_.at(i).template ld<2>(first_group / 2u)) start.push_back(v);
+    const auto start_of = [&](int chain, int column) { return start[std::size_t(column * chains + chain)]; };
     std::vector<std::vector<Sum>> totals(static_cast<std::size_t>(chains));
     for (int chain = 0; chain < chains; ++chain)
       totals[std::size_t(chain)].push_back(

@@ -12,6 +12,7 @@
 #include "cgp/base/float16.h"
 #include "cgp/kernels/common/array.h"
 #include "cgp/kernels/weight_only/weight_only_pack.h"
+#include "cgp/kernels/weight_only/weight_only_wgmma.h"
 #include "cgp/quant/decode.h"
 #include "cgp/testing/kernel_test.h"
 
@@ -115,6 +116,34 @@ TEST(weight_only, every_end) {
     check(device, WeightFormat::q8_0, DType::bf16, 3, 208, 256, false, end);
     check(device, WeightFormat::q6_k, DType::bf16, 9, 48, 2304, true, end);
     check(device, WeightFormat::q4_0, DType::f16, 20, 64, 512, true, end);
+  }
+}
+
+// Two products of one x, launched one after the other without waiting in between, as when weights have two formats.
+TEST(weight_only, side_by_side) {
+  const auto device = runtime::Device::open("emu:sm_90a");
+  for (std::uint64_t m : {1, 8, 20}) {
+    WeightOnlyProblem p{WeightFormat::q8_0, DType::f16, m, 64, 256};
+    const auto x = random_array(DType::f16, {m * p.k}, 1);
+    const auto file = random_weights(p.format, 2 * p.n, p.k, 5);
+    std::vector<std::byte> packed(packed_bytes(p.format, 2 * p.n, p.k));
+    pack_weights(p.format, 2 * p.n, p.k, file, packed);
+    auto x_at = device.alloc<std::byte>(x.bytes.size()), w_at = device.alloc<std::byte>(packed.size());
+    auto once = device.zeros<std::uint16_t>(m * 128), twice = device.zeros<std::uint16_t>(m * 128);
+    x_at.upload(x.bytes), w_at.upload(packed);
+    p.x = x_at.address(), p.pdl = true, p.ldy = 128;
+    runtime::Stream s(device);
+    const auto multiply = [&](std::uint64_t rows, std::uint64_t first, std::uint64_t y,
+                              WeightOnlyOrder order) {
+      p.n = rows, p.w = w_at.address() + first * packed.size() / 128, p.y = y + 2 * first, p.order = order;
+      m > 16 ? weight_wgmma_gemm(s, p) : weight_only_gemm(s, p);
+    };
+    multiply(64, 0, once.address(), WeightOnlyOrder::after);
+    multiply(64, 64, once.address(), WeightOnlyOrder::after);
+    multiply(64, 0, twice.address(), WeightOnlyOrder::first);
+    multiply(64, 64, twice.address(), WeightOnlyOrder::beside);
+    s.wait();
+    EXPECT_EQ(once.to_vector(), twice.to_vector()) << m;
   }
 }
 

@@ -21,6 +21,7 @@ struct WeightWgmmaConfig {
   bool pdl = false;
   WeightOnlyEnd end = WeightOnlyEnd::store;
   Activation activation = Activation::identity;
+  WeightOnlyOrder order = WeightOnlyOrder::after;
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     static constexpr std::string_view formats[] = {"q4_0", "q8_0", "q4_k", "q5_k", "q6_k"};
@@ -31,6 +32,7 @@ struct WeightWgmmaConfig {
     v.number("min_blocks", "blocks", c.min_blocks), v.number("scale_terms", "terms", c.scale_terms);
     v.flag("pdl", c.pdl);
     v.choice("end", kWeightOnlyEnds, c.end), v.choice("activation", kWeightOnlyActivations, c.activation);
+    v.choice("order", kWeightOnlyOrders, c.order);
   }
   int columns() const { return 64 * warpgroups; }  ///< of y in a block
   int smem_bytes() const;

@@ -55,6 +55,7 @@ static double expected_us(const WeightWgmmaConfig& c, const WeightOnlyProblem& p
 WeightWgmmaConfig weight_wgmma_config(const WeightOnlyProblem& p, int sms) {
   WeightWgmmaConfig c{p.type, p.format};
   c.pdl = p.pdl, c.end = p.end, c.activation = p.activation;
+  if (p.pdl) c.order = p.order;
   WeightWgmmaConfig best = c;
   double least = 0;
   for (c.rows = 16; c.rows <= 256; c.rows *= 2) {

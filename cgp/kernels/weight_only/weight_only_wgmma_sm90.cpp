@@ -118,12 +118,15 @@ class WgmmaProduct {
         to_(p.k_tiles * (part_ + 1u) / std::uint32_t(c.split)) {}
 
   void run() {
-    if (c_.pdl) griddepcontrol_launch_dependents(k_);
+    const bool at_once = !c_.pdl || c_.order == WeightOnlyOrder::beside,
+               first = c_.order == WeightOnlyOrder::first;
+    if (c_.pdl && !first) griddepcontrol_launch_dependents(k_);
     load_.run([&](Warpgroup& wg) {
       auto warp = wg.warp();
       k_.if_(warp.index == 0u, [&] {
         warp.one_thread([&](Thread& t) {
-          if (c_.pdl) griddepcontrol_wait(k_);
+          if (!at_once) griddepcontrol_wait(k_);
+          if (first) griddepcontrol_launch_dependents(k_);
           k_.loop(range(from_ * 4u, to_ * 4u), [&](Val<u32> step) { x_.fill(t, at(map_, m0_, step * 64u)); });
         });
       });
@@ -146,8 +149,9 @@ class WgmmaProduct {
     else
       k_.sync();
     math_.run([&](Warpgroup&) {
-      if (c_.pdl) griddepcontrol_wait(k_);
+      if (!at_once) griddepcontrol_wait(k_);
       store();
+      if (c_.pdl && at_once) griddepcontrol_wait(k_);
     });
     if (c_.split > 1) cluster_sync(cta);  // the others have read this block's sums
   }
