@@ -63,13 +63,16 @@ void check(const runtime::Device& device, WeightFormat f, DType type, std::uint6
   double worst = 0;
   const std::size_t file_row = file.size() / n;
   std::vector<float> row(k);
-  std::vector<double> sums(n * m), bounds(n * m);
+  std::vector<double> sums(n * m), bounds(n * m), xs;
+  for (std::uint64_t i = 0; i < m * k; ++i) xs.push_back(x.at(i));
   for (std::uint64_t j = 0; j < n; ++j) {
     quant::decode(quant::format_named(layout(f).name), std::span(file).subspan(j * file_row, file_row), row);
     for (std::uint64_t i = 0; i < m; ++i) {
       double sum = 0, size = 0;
-      for (std::uint64_t e = 0; e < k; ++e)
-        sum += x.at(i * k + e) * row[e], size += std::fabs(x.at(i * k + e) * row[e]);
+      for (std::uint64_t e = 0; e < k; ++e) {
+        const double v = xs[i * k + e] * double(row[e]);
+        sum += v, size += std::fabs(v);
+      }
       sums[j * m + i] = sum, bounds[j * m + i] = size * (double(k) + 200) * u32;
     }
   }

@@ -84,12 +84,13 @@ void check(const runtime::Device& device, WeightOnlyProblem p, WeightWgmmaConfig
   y_at.download(y.bytes);
   const double u = unit_roundoff(p.type), u32 = unit_roundoff(DType::f32);
   double worst = 0;
-  std::vector<double> sums(p.n * p.m), bounds(p.n * p.m);
+  std::vector<double> sums(p.n * p.m), bounds(p.n * p.m), xs;
+  for (std::uint64_t i = 0; i < p.m * p.k; ++i) xs.push_back(x.at(i));
   for (std::uint64_t j = 0; j < p.n; ++j)
     for (std::uint64_t i = 0; i < p.m; ++i) {
       double sum = 0, size = 0, rounding = 0;
       for (std::uint64_t e = 0; e < p.k; ++e) {
-        const double xe = x.at(i * p.k + e), value = double(w[j * p.k + e]);
+        const double xe = xs[i * p.k + e], value = double(w[j * p.k + e]);
         sum += xe * value, size += std::fabs(xe * value);
         // A minimum is at most 63 x 0.011; half of that and more is what the value itself does not say.
         const double minimum = l.has_min ? 0.7 : 0;
