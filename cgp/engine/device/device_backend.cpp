@@ -49,7 +49,7 @@ kernels::Activation activation_of(Activation a) {
                                  : kernels::Activation::gelu_tanh;
 }
 
-/// to += what, f32 and f16.
+/// a + b, f32 and f16.
 class AddOp : public kernels::row::ElementOp {
  public:
   std::vector<kernels::row::Floats> apply(
@@ -60,6 +60,27 @@ class AddOp : public kernels::row::ElementOp {
     for (std::size_t e = 0; e < in[0].size(); ++e) out[0].push_back(in[0][e] + in[1][e]);
     return out;
   }
+};
+
+/// cap * tanh(factor * x / cap), tanh as 1 - 2 / (1 + e^2x).
+class SoftCapOp : public kernels::row::ElementOp {
+ public:
+  SoftCapOp(float factor, float cap) : factor_(factor), cap_(cap) {}
+  std::vector<kernels::row::Floats> apply(
+      kernels::row::Kernel&, const std::vector<kernels::row::Floats>& in, const kernels::row::Floats&,
+      const kernels::row::Val<kernels::row::u64>&,
+      const std::vector<kernels::row::Val<kernels::row::u64>>&) const override {
+    using Number = kernels::row::Val<dsl::f32>;
+    std::vector<kernels::row::Floats> out(1);
+    for (const auto& x : in[0]) {
+      const auto e = dsl::ex2<dsl::approx, dsl::ftz>(x * (2.885390081777927f * factor_ / cap_));
+      out[0].push_back(fma(dsl::rcp<dsl::approx, dsl::ftz>(e + 1.0f), -2.0f, Number(1.0f)) * cap_);
+    }
+    return out;
+  }
+
+ private:
+  float factor_, cap_;
 };
 
 class DeviceBackend final : public Backend {
@@ -264,7 +285,7 @@ class DeviceBackend final : public Backend {
   void add_scratch(runtime::Stream& s, ValueId to) {
     kernels::row::ElementProblem p;
     static const auto kOp = std::make_shared<AddOp>();
-    p.name = "add_f16_to_f32", p.op = kOp, p.rows = rows(to), p.cols = uint64_t(width(to));
+    p.name = "add", p.op = kOp, p.rows = rows(to), p.cols = uint64_t(width(to));
     p.inputs = {{"a", view(to)}, {"b", view(scratch_)}}, p.outputs = {{"out", view(to, true)}};
     const kernels::row::Layout dense{.pitch = uint64_t(width(to))};
     p.input_layouts = {dense, dense}, p.output_layouts = {dense};
@@ -513,6 +534,7 @@ class DeviceBackend final : public Backend {
         if (first.rows <= kPagedRows) {
           auto p = decode_problem(count, n_q);
           p.heads_q = uint64_t(o.heads), p.q = q_strides, p.o = o_strides, p.scale = o.scale, p.pdl = true;
+          p.window_left = window_left(o), p.soft_cap = o.softcap;
           kernels::decode(s, p,
                           {.q = q_at,
                            .pool = pool,
@@ -529,6 +551,10 @@ class DeviceBackend final : public Backend {
     });
   }
 
+  /// Keys before a query's own; -1: all.
+  int64_t window_left(const Attention& o) const {
+    return o.window == 0 || o.window >= program_.context ? -1 : o.window - 1;
+  }
   /// Many queries of one sequence: over this step's keys as they are, or over all of them gathered from their pages.
   void prefill(runtime::Stream& s, const Attention& o, const BatchSequence& sequence, uint64_t q,
                const kernels::AttentionStrides& q_strides, uint64_t out,
@@ -537,7 +563,7 @@ class DeviceBackend final : public Backend {
     p.type = DType::f16, p.heads_q = uint64_t(o.heads), p.heads_kv = uint64_t(o.kv_heads);
     p.n_q = uint64_t(sequence.rows), p.n_kv = uint64_t(sequence.first_position + sequence.rows);
     p.d_qk = p.d_v = uint64_t(o.head_dim), p.q = q_strides, p.o = o_strides, p.scale = o.scale,
-    p.causal = true;
+    p.causal = true, p.window_left = window_left(o), p.soft_cap = o.softcap;
     kernels::AttentionAddresses at;
     at.q = q, at.o = out;
     if (sequence.first_position == 0) {
@@ -559,19 +585,26 @@ class DeviceBackend final : public Backend {
   void compile(const Step&, const Experts&) { lacks("there is no mixture of experts"); }
   void compile(const Step& step, const Add& o) {
     flush_residual();
-    for (ValueId v : {o.a, o.b, o.out})
-      if (place(v).type != DType::f32) lacks("sums of f16 values", program_.values[std::size_t(v)].name);
     add(step, o.out, [this, o](runtime::Stream& s) {
       kernels::row::ElementProblem p;
       static const auto kOp = std::make_shared<AddOp>();
-      p.name = "add_f32", p.op = kOp, p.rows = rows(o.out), p.cols = uint64_t(width(o.out));
+      p.name = "add", p.op = kOp, p.rows = rows(o.out), p.cols = uint64_t(width(o.out));
       p.inputs = {{"a", view(o.a)}, {"b", view(o.b)}}, p.outputs = {{"out", view(o.out, true)}};
+      p.input_layouts = {layout(place(o.a)), layout(place(o.b))}, p.output_layouts = {layout(place(o.out))};
       kernels::row::run_elements(s, p);
     });
   }
   void compile(const Step& step, const Scale& o) {
     flush_residual();
     add(step, o.value, [this, o](runtime::Stream& s) {
+      if (o.softcap != 0) {
+        kernels::row::ElementProblem p;
+        p.name = "soft_cap", p.op = std::make_shared<SoftCapOp>(o.factor, o.softcap);
+        p.form = cat(o.factor, "_", o.softcap);
+        p.rows = rows(o.value), p.cols = uint64_t(width(o.value));
+        p.inputs = {{"x", view(o.value)}}, p.outputs = {{"y", view(o.value, true)}};
+        return kernels::row::run_elements(s, p);
+      }
       kernels::Activate a;
       a.activation = kernels::Activation::identity, a.scale = o.factor;
       a.x = view(o.value), a.y = view(o.value, true), a.rows = rows(o.value),

@@ -43,15 +43,6 @@ void require_supported(const Program& p, const runtime::Device& device, const Ba
   for (const Step& s : p.steps) {
     const std::string where = s.layer == kNone ? p.architecture : cat(p.architecture, ", layer ", s.layer);
     if (std::holds_alternative<Experts>(s.operation)) lacks("there is no mixture of experts", where);
-    if (const auto* a = std::get_if<Attention>(&s.operation)) {
-      if (a->softcap != 0) lacks("attention over pages has no soft cap", where);
-      if (a->window != 0 && a->window < p.context)
-        lacks(
-            cat("attention over pages has no window; with a context of up to ", a->window, " it needs none"),
-            where);
-    }
-    if (const auto* scale = std::get_if<Scale>(&s.operation); scale && scale->softcap != 0)
-      lacks("there is no soft cap", where);
   }
 }
 
