@@ -21,11 +21,12 @@ bool is_punctuation(std::uint32_t p) {
   return set >> unicode::category(p) & 1;
 }
 
+/// BERT's: of white space only tab, newline and carriage return are none.
 bool is_control(std::uint32_t p) {
   unicode::Category c = unicode::category(p);
   return p == 0 || p == unicode::kReplacement ||
-         ((c == unicode::Cc || c == unicode::Cf || c == unicode::Cn || c == unicode::Co) &&
-          !unicode::is_space(p));
+         ((c == unicode::Cc || c == unicode::Cf || c == unicode::Cn || c == unicode::Co) && p != '\t' &&
+          p != '\n' && p != '\r');
 }
 
 }  // namespace
