@@ -85,7 +85,7 @@ class SoftCapOp : public kernels::row::ElementOp {
 
 class DeviceBackend final : public Backend {
  public:
-  DeviceBackend(Program program, std::shared_ptr<const model::Gguf> file, const runtime::Device& device,
+  DeviceBackend(Program program, std::shared_ptr<const model::Source> file, const runtime::Device& device,
                 const BackendOptions& o)
       : program_(std::move(program)),
         file_(std::move(file)),
@@ -719,7 +719,7 @@ class DeviceBackend final : public Backend {
   };
 
   Program program_;
-  std::shared_ptr<const model::Gguf> file_;
+  std::shared_ptr<const model::Source> file_;
   BackendOptions options_;
   MemoryEstimate estimate_;
   runtime::Device device_;
@@ -754,7 +754,7 @@ class DeviceBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_device_backend(Program program, std::shared_ptr<const model::Gguf> file,
+std::unique_ptr<Backend> make_device_backend(Program program, std::shared_ptr<const model::Source> file,
                                              const runtime::Device& device, const BackendOptions& o) {
   return std::make_unique<DeviceBackend>(std::move(program), std::move(file), device, o);
 }

@@ -20,9 +20,12 @@ namespace {
 struct Renamed {
   std::string_view from, to;  ///< without ".weight" and ".bias"
 };
-constexpr Renamed kOutside[] = {{"model.embed_tokens", "token_embd"}, {"model.norm", "output_norm"},
-                                {"lm_head", "output"},                {"wte", "token_embd"},
-                                {"wpe", "position_embd"},             {"ln_f", "output_norm"}};
+constexpr Renamed kOutside[] = {{"model.embed_tokens", "token_embd"},
+                                {"model.norm", "output_norm"},
+                                {"lm_head", "output"},
+                                {"wte", "token_embd"},
+                                {"wpe", "position_embd"},
+                                {"ln_f", "output_norm"}};
 constexpr Renamed kInLayers[] = {{"input_layernorm", "attn_norm"},
                                  {"self_attn.q_proj", "attn_q"},
                                  {"self_attn.k_proj", "attn_k"},
@@ -48,9 +51,9 @@ constexpr Renamed kInLayers[] = {{"input_layernorm", "attn_norm"},
 constexpr Renamed kInLayersOfGemma[] = {{"post_attention_layernorm", "post_attention_norm"},
                                         {"pre_feedforward_layernorm", "ffn_norm"},
                                         {"post_feedforward_layernorm", "post_ffw_norm"}};
-constexpr Renamed kOfExperts[] = {{"w1", "ffn_gate_exps"},        {"w3", "ffn_up_exps"},
-                                  {"w2", "ffn_down_exps"},        {"gate_proj", "ffn_gate_exps"},
-                                  {"up_proj", "ffn_up_exps"},     {"down_proj", "ffn_down_exps"}};
+constexpr Renamed kOfExperts[] = {{"w1", "ffn_gate_exps"},    {"w3", "ffn_up_exps"},
+                                  {"w2", "ffn_down_exps"},    {"gate_proj", "ffn_gate_exps"},
+                                  {"up_proj", "ffn_up_exps"}, {"down_proj", "ffn_down_exps"}};
 /// What some files have and no model reads: masks and frequencies that follow from the config.
 constexpr std::string_view kBuffers[] = {"rotary_emb.inv_freq", "attn.bias", "attn.masked_bias"};
 
@@ -119,7 +122,8 @@ struct HuggingFaceFolder::Reader {
   void add(std::string name, GgufTensor t) {
     t.name = keep(std::move(name));
     if (!out.tensor_names_.emplace(t.name, out.tensors_.size()).second)
-      throw ParseError(ErrorText{"a tensor must occur once", place(t.name), "two tensors have this role", {}});
+      throw ParseError(
+          ErrorText{"a tensor must occur once", place(t.name), "two tensors have this role", {}});
     out.tensors_.push_back(std::move(t));
   }
 
@@ -140,13 +144,15 @@ struct HuggingFaceFolder::Reader {
   void tensor(const SafetensorsTensor& from) {
     std::string_view name = from.name;
     for (std::string_view buffer : kBuffers)
-      if (name.ends_with(buffer) && (name.size() == buffer.size() || name[name.size() - buffer.size() - 1] == '.'))
+      if (name.ends_with(buffer) &&
+          (name.size() == buffer.size() || name[name.size() - buffer.size() - 1] == '.'))
         return;
     const bool gpt2 = config.architecture == "gpt2";
     const bool gemma = config.architecture.starts_with("gemma");
     if (config.tied == true && name == "lm_head.weight") return;
     const auto unknown = [&] {
-      unsupported(from.name, cat("every tensor is one that ", config.architecture, " uses"), "it would be left out");
+      unsupported(from.name, cat("every tensor is one that ", config.architecture, " uses"),
+                  "it would be left out");
     };
     const std::size_t dot = name.rfind('.');
     if (dot == name.npos) unknown();
@@ -187,7 +193,8 @@ struct HuggingFaceFolder::Reader {
     const auto index = take_index(rest);
     const std::string_view to = rest.empty() ? rest : renamed(kOfExperts, rest.substr(0, rest.size() - 1));
     if (!index || *index >= config.experts || to.empty() || t.shape.size() != 2)
-      unsupported(name, cat("every tensor is one that ", config.architecture, " uses"), "it would be left out");
+      unsupported(name, cat("every tensor is one that ", config.architecture, " uses"),
+                  "it would be left out");
     auto [found, first] = experts.try_emplace(cat(layer, to, ".weight"), t);
     GgufTensor& all = found->second;
     if (first) all.parts.resize(config.experts), all.data = {};
@@ -235,10 +242,10 @@ HuggingFaceFolder HuggingFaceFolder::open(const std::string& folder) {
   const auto there = [&](const char* name) { return std::filesystem::exists(at / name); };
   if (!there("config.json"))
     throw ParseError(ErrorText{"a folder of a model must have config.json", folder, "it is not there", {}});
-  const char* weights = there("model.safetensors.index.json") ? "model.safetensors.index.json" : "model.safetensors";
+  const char* weights =
+      there("model.safetensors.index.json") ? "model.safetensors.index.json" : "model.safetensors";
   if (!there(weights))
-    throw ParseError(ErrorText{"a folder of a model must have model.safetensors or its index",
-                               folder,
+    throw ParseError(ErrorText{"a folder of a model must have model.safetensors or its index", folder,
                                there("pytorch_model.bin") || there("pytorch_model.bin.index.json")
                                    ? "it has pytorch_model.bin"
                                    : "it is not there",

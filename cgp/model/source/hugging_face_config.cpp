@@ -39,7 +39,8 @@ const ModelType& model_type_of(const JsonObject& config) {
     if (t.name == name) return t;
     there += cat(there.empty() ? "" : ", ", t.name);
   }
-  config.unsupported("model_type", "the model_type is one that is here", cat(name, " is not; there are ", there));
+  config.unsupported("model_type", "the model_type is one that is here",
+                     cat(name, " is not; there are ", there));
 }
 
 class ConfigReader {
@@ -57,7 +58,8 @@ class ConfigReader {
       c_.fail(name("n_layer", "num_hidden_layers"), cat("a model must have at most ", kMaxLayers, " layers"),
               cat("it has ", out_.layers));
     width_ = size(name("n_embd", "hidden_size")), heads_ = size(name("n_head", "num_attention_heads"));
-    context_ = size(gpt2 && !c_.has("n_positions") ? "n_ctx" : name("n_positions", "max_position_embeddings"));
+    context_ =
+        size(gpt2 && !c_.has("n_positions") ? "n_ctx" : name("n_positions", "max_position_embeddings"));
     add("block_count", out_.layers), add("embedding_length", width_), add("context_length", context_);
     add("vocab_size", size("vocab_size"));
     add("attention.head_count", heads_);
@@ -73,7 +75,8 @@ class ConfigReader {
     head_dim_ = c_.find_integer("head_dim").value_or(width_ / heads_);
     if (c_.has("head_dim")) add("attention.key_length", head_dim_), add("attention.value_length", head_dim_);
     if (const auto scalar = c_.find_number("query_pre_attn_scalar")) {
-      if (!(*scalar > 0)) c_.fail("query_pre_attn_scalar", "the value must be positive", cat("it is ", *scalar));
+      if (!(*scalar > 0))
+        c_.fail("query_pre_attn_scalar", "the value must be positive", cat("it is ", *scalar));
       add("attention.scale", 1 / std::sqrt(*scalar));
     }
     softcaps(), windows(), experts(), rope();
@@ -93,8 +96,9 @@ class ConfigReader {
   /// Keys that change what is computed, in ways that are not here.
   void refuse() const {
     if (const auto q = c_.find_object("quantization_config"))
-      c_.unsupported("quantization_config", "the weights are f32, f16 or bf16",
-                     cat("they are quantised by ", q->find_string("quant_method").value_or("an unnamed method")));
+      c_.unsupported(
+          "quantization_config", "the weights are f32, f16 or bf16",
+          cat("they are quantised by ", q->find_string("quant_method").value_or("an unnamed method")));
     for (std::string_view key : {"hidden_activation", "hidden_act", "activation_function"})
       if (const auto activation = c_.find_string(key)) {
         if (*activation != type_.activation)
@@ -190,9 +194,11 @@ class ConfigReader {
     add("rope.freq_base", base);
     if (local) add("rope.freq_base_swa", *local);
     const double part = c_.find_number("partial_rotary_factor").value_or(1);
-    if (!(part > 0 && part <= 1)) c_.fail("partial_rotary_factor", "it must be above 0, at most 1", cat("it is ", part));
+    if (!(part > 0 && part <= 1))
+      c_.fail("partial_rotary_factor", "it must be above 0, at most 1", cat("it is ", part));
     dims_ = std::uint64_t(double(head_dim_) * part);
-    if (dims_ % 2 != 0) c_.fail("partial_rotary_factor", "an even number of dimensions must rotate", cat(dims_, " do"));
+    if (dims_ % 2 != 0)
+      c_.fail("partial_rotary_factor", "an even number of dimensions must rotate", cat(dims_, " do"));
     if (part != 1) add("rope.dimension_count", dims_);
     if (scaling) scale(*scaling, base);
   }
@@ -232,7 +238,8 @@ class ConfigReader {
       if (s.has("attention_factor"))
         add("rope.scaling.attn_factor", positive("attention_factor") / (1 + 0.1 * std::log(factor)));
     } else if (type == "longrope" || type == "su") {
-      known({"short_factor", "long_factor", "factor", "attention_factor", "original_max_position_embeddings"});
+      known(
+          {"short_factor", "long_factor", "factor", "attention_factor", "original_max_position_embeddings"});
       longrope(s);
     } else {
       s.unsupported(s.has("rope_type") ? "rope_type" : "type",
@@ -246,7 +253,8 @@ class ConfigReader {
       c_.fail("rope_scaling", "high_freq_factor must be above low_freq_factor", cat(high, " and ", low));
     ModelConfig::Factors f{"rope_freqs.weight", {}};
     for (std::uint64_t i = 0; i < dims_ / 2; ++i) {
-      const double turns = trained * std::pow(base, -2.0 * double(i) / double(dims_)) / (2 * std::numbers::pi);
+      const double turns =
+          trained * std::pow(base, -2.0 * double(i) / double(dims_)) / (2 * std::numbers::pi);
       const double kept = std::clamp((turns - low) / (high - low), 0.0, 1.0);
       f.values.push_back(float(1 / ((1 - kept) / factor + kept)));
     }

@@ -12,8 +12,7 @@ using text::cat;
 
 JsonObject::JsonObject(Value value, std::string where) : value_(std::move(value)), where_(std::move(where)) {
   if (!value_.dict())
-    throw ParseError(
-        ErrorText{"the value must be an object", where_, cat("it is ", value_.type_name()), {}});
+    throw ParseError(ErrorText{"the value must be an object", where_, cat("it is ", value_.type_name()), {}});
 }
 
 JsonObject JsonObject::read(const std::string& path) {
