@@ -236,7 +236,7 @@ void declare_inspect(CLI::App& app, CommandLine& c) {
 
 void declare_tokenize(CLI::App& app, CommandLine& c) {
   TokenizeOptions& o = c.tokenize;
-  app.add_option("FILE", o.model, "A GGUF with a vocabulary")->required();
+  app.add_option("FILE", o.model, "A GGUF with a vocabulary, or a Hugging Face folder")->required();
   app.add_option_function<std::string>(
       "--text",
       [&o](const std::string& text) {
@@ -256,7 +256,8 @@ void declare_tokenize(CLI::App& app, CommandLine& c) {
 }
 
 void declare_model(CLI::App& app, ModelOptions& o) {
-  app.add_option("FILE", o.model, "A GGUF with weights and a vocabulary")->required();
+  app.add_option("FILE", o.model, "A GGUF with weights and a vocabulary, or a Hugging Face folder")
+      ->required();
   app.add_option("--context", o.context, "Tokens of a sequence, at most; 0: those of the model, at most 8192")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--chunk", o.chunk, "Tokens of the prompt in one step")

@@ -12,6 +12,7 @@
 #include "cgp/base/random.h"
 #include "cgp/base/text.h"
 #include "cgp/engine/cpu/cpu_backend.h"
+#include "cgp/engine/llm.h"
 #include "cgp/engine/models/model.h"
 #include "cgp/engine/models/row_major.h"
 #include "cgp/engine/models/tiny_folder_test_kit.h"
@@ -107,6 +108,29 @@ TEST_F(Folder, NothingIsCopiedThatLiesRowByRow) {
   EXPECT_EQ(gpt2->tensor("blk.0.ffn_up.weight").layout, model::TensorLayout::transposed);
   EXPECT_EQ(gpt2->tensor("token_embd.weight").layout, model::TensorLayout::rows);
   EXPECT_NE(row_major(gpt2), gpt2);
+}
+
+TEST_F(Folder, TextIsThatOfTheGgufFileOnEveryDevice) {
+  const auto generated = [](const std::string& path, const char* device) {
+    LLM llm = LLM::load(path, {.device = device, .context = 32, .chunk = 8});
+    Request r;
+    r.prompt = llm.encode("ab c");
+    EXPECT_EQ(r.prompt, (std::vector<Token>{64, 65, 94, 66}));
+    EXPECT_TRUE(llm.tokenizer().ends_generation(96));
+    r.max_tokens = 4, r.sampling.temperature = 0, r.ignore_end = true;
+    return llm.generate(r).text;
+  };
+  for (const char* format : {"F16", "BF16", "F32"}) {
+    const TinyFolderOptions o{.model_type = "gpt2", .format = format};
+    write(o);
+    const std::string gguf = path_ + "/tiny.gguf";
+    write_file(gguf, tiny_counterpart(o).bytes);
+    for (const char* device : {"cpu", "emu:sm_90a"}) {
+      const std::string text = generated(path_, device);
+      EXPECT_EQ(text, generated(gguf, device)) << format << " " << device;
+      EXPECT_FALSE(text.empty());
+    }
+  }
 }
 
 TEST_F(Folder, WhatIsNotHereIsNamed) {

@@ -11,6 +11,7 @@
 
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
+#include "cgp/model/files/json_cursor.h"
 #include "cgp/model/safetensors/safetensors.h"
 #include "cgp/quant/decode.h"
 #include "cgp/quant/encode.h"
@@ -184,13 +185,24 @@ struct FolderWriter {
   }
 };
 
+/// The words of tiny_model(), for each byte that ASCII has.
+std::string tokenizer() {
+  std::string words;
+  for (char c = 33; c < 127; ++c) words += cat(model::json_string(std::string(1, c)), ":", c - 33, ",");
+  return cat(
+      "{\"added_tokens\":[{\"id\":96,\"content\":\"<|end|>\",\"special\":true}],",
+      "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},\"model\":{\"type\":\"BPE\",",
+      "\"vocab\":{", words, "\"\u0120\":94,\"\u010a\":95},\"merges\":[]}}");
+}
+
 }  // namespace
 
 TinyModel tiny_counterpart(const TinyFolderOptions& o) {
   return tiny_model({.architecture = architecture_of(o.model_type),
                      .format = o.format,
                      .rope_scaling = o.rope_scaling,
-                     .experts = o.model_type == "mixtral"});
+                     .experts = o.model_type == "mixtral",
+                     .tokenizer = true});
 }
 
 void write_tiny_folder(const TinyFolderOptions& o, const std::string& folder) {
@@ -199,6 +211,8 @@ void write_tiny_folder(const TinyFolderOptions& o, const std::string& folder) {
   for (const model::GgufTensor& t : model.file->tensors()) w.tensor(t);
   std::filesystem::create_directories(folder);
   write_file(folder + "/config.json", w.config());
+  write_file(folder + "/tokenizer.json", tokenizer());
+  write_file(folder + "/generation_config.json", "{\"eos_token_id\":96}");
   if (!o.sharded) return write_safetensors(folder + "/model.safetensors", w.tensors);
   std::string map;
   const auto half = std::ptrdiff_t(w.tensors.size() / 2);

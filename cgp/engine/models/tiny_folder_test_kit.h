@@ -17,7 +17,7 @@ struct TinyFolderOptions {
 };
 /// The GGUF of the same weights.
 TinyModel tiny_counterpart(const TinyFolderOptions& options);
-/// Writes config.json and safetensors into `folder`, which is made.
+/// Writes config.json, safetensors and tokenizer.json into `folder`, which is made.
 void write_tiny_folder(const TinyFolderOptions& options, const std::string& folder);
 /// A new folder under the tests' temporary one, with `name` in it.
 std::string temporary_folder(const std::string& name);
