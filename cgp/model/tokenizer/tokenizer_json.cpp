@@ -57,10 +57,13 @@ class TokenizerJson {
     kind_ = model_->find_string("type").value_or(merges_.empty() ? "" : "BPE");
     if (kind_ != "BPE" && kind_ != "Unigram" && kind_ != "WordPiece")
       model_->unsupported("type", "a tokenizer is BPE, Unigram or WordPiece", cat("it is '", kind_, "'"));
-    if (vocab_.empty()) model_->fail("vocab", "a tokenizer must have a vocabulary", "it has none");
+    if (words_.empty()) model_->fail("vocab", "a tokenizer must have a vocabulary", "it has none");
+    if (listed_ != (kind_ == "Unigram"))
+      model_->fail("vocab", "a unigram model must have a list of pieces, another one words with their ids",
+                   "it is the other way round");
     for (const JsonObject& o : flat("pre_tokenizer", "pretokenizers"))
       byte_level_ |= o.string("type") == "ByteLevel";
-    read_words();
+    set_types();
     read_added();
     fill_vocabulary();
     post_processors();
@@ -81,7 +84,7 @@ class TokenizerJson {
     bool there = false;
   };
 
-  /// Small values are parsed whole, the vocabulary and the merges later, in place.
+  /// Small values are parsed whole, the vocabulary and the merges word by word.
   void read_file() {
     JsonCursor json(text_, path_);
     const auto value = [&](const std::string& key, std::string_view raw) {
@@ -95,13 +98,12 @@ class TokenizerJson {
       }
       ValueDict members;
       json.object([&](const std::string& name) {
-        const std::string_view raw = json.raw();
         if (name == "vocab")
-          vocab_ = raw;
+          read_words(json);
         else if (name == "merges")
-          merges_ = raw;
+          read_merges(json);
         else
-          members.emplace_back(name, value(name, raw));
+          members.emplace_back(name, value(name, json.raw()));
       });
       model_.emplace(Value(std::move(members)), cat(path_, ", key 'model'"));
     });
@@ -129,10 +131,11 @@ class TokenizerJson {
     return words_[id];
   }
 
-  void read_words() {
-    JsonCursor json = at(vocab_);
-    words_.reserve(vocab_.size() / 24);
-    if (kind_ == "Unigram") {
+  void read_words(JsonCursor& json) {
+    words_.clear();
+    words_.reserve(text_.size() / 64);
+    listed_ = json.at_array();
+    if (listed_) {
       json.array([&] {
         Word w{.text = {}, .there = true};
         int n = 0;
@@ -159,7 +162,32 @@ class TokenizerJson {
         w.text = text, w.there = true;
       });
     }
-    json.end();
+  }
+
+  void read_merges(JsonCursor& json) {
+    merges_.clear();
+    merges_.reserve(text_.size() / 64);
+    json.array([&] {
+      std::pair<std::string_view, std::string_view> m;
+      if (json.at_array()) {
+        int n = 0;
+        json.array([&] {
+          if (n > 1) json.fail("a merge must be two words");
+          (n++ ? m.second : m.first) = keep(json);
+        });
+        if (n != 2) json.fail("a merge must be two words");
+      } else {
+        const std::string_view line = keep(json);
+        const std::size_t space = line.find(' ');
+        if (space == line.npos || line.find(' ', space + 1) != line.npos)
+          json.fail("a merge must be two words with a space between them", cat("it is '", line, "'"));
+        m = {line.substr(0, space), line.substr(space + 1)};
+      }
+      merges_.push_back(m);
+    });
+  }
+
+  void set_types() {
     const bool bytes = kind_ == "BPE" && model_->find_bool("byte_fallback").value_or(false);
     for (Word& w : words_)
       if (w.there)
@@ -414,33 +442,9 @@ class TokenizerJson {
   }
 
   void add_merges(BytePairModel& model) {
-    std::vector<std::pair<std::string_view, std::string_view>> merges;
-    if (!merges_.empty()) {
-      merges.reserve(merges_.size() / 12);
-      JsonCursor json = at(merges_);
-      json.array([&] {
-        std::pair<std::string_view, std::string_view> m;
-        if (json.at_array()) {
-          int n = 0;
-          json.array([&] {
-            if (n > 1) json.fail("a merge must be two words");
-            (n++ ? m.second : m.first) = keep(json);
-          });
-          if (n != 2) json.fail("a merge must be two words");
-        } else {
-          const std::string_view line = keep(json);
-          const std::size_t space = line.find(' ');
-          if (space == line.npos || line.find(' ', space + 1) != line.npos)
-            json.fail("a merge must be two words with a space between them", cat("it is '", line, "'"));
-          m = {line.substr(0, space), line.substr(space + 1)};
-        }
-        merges.push_back(m);
-      });
-      json.end();
-    }
-    if (const std::size_t bad = model.add_merges(merges); bad < merges.size())
+    if (const std::size_t bad = model.add_merges(merges_); bad < merges_.size())
       model_->fail("merges", "a merge's two words, and both together, must be in the vocabulary",
-                   cat("merge ", bad, " is '", merges[bad].first, " ", merges[bad].second, "'"));
+                   cat("merge ", bad, " is '", merges_[bad].first, " ", merges_[bad].second, "'"));
   }
 
   void decoders(const std::vector<std::string_view>& known) {
@@ -533,15 +537,16 @@ class TokenizerJson {
   };
   const std::string& path_;
   MappedFile file_;
-  std::string_view text_, vocab_, merges_;
+  std::string_view text_;
   Tokenizer::Parts& p_;
   std::string kind_;
   ValueDict root_;
   std::optional<JsonObject> root_object_, model_;
   std::deque<std::string> kept_;
   std::vector<Word> words_;
+  std::vector<std::pair<std::string_view, std::string_view>> merges_;
   std::vector<Added> added_;
-  bool byte_level_ = false;
+  bool byte_level_ = false, listed_ = false;  // listed_: the vocabulary is a list
 };
 
 }  // namespace
