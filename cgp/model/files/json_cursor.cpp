@@ -42,9 +42,10 @@ void JsonCursor::fail(std::string rule, std::string why) const {
 }
 
 char JsonCursor::peek() {
+  constexpr std::string_view kIndentation = "        ";
   while (at_ < text_.size() &&
          (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\r' || text_[at_] == '\t'))
-    ++at_;
+    at_ += text_.substr(at_, kIndentation.size()) == kIndentation ? kIndentation.size() : 1;
   if (at_ == text_.size()) fail("JSON must be complete", "the text ends here");
   return text_[at_];
 }
