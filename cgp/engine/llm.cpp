@@ -64,7 +64,7 @@ LLM LLM::load(const std::string& path, const LoadOptions& o) {
   llm.file_ = row_major(model::Source::open(path));
   Program program = build(*llm.file_, {o.context});
   if (o.context == 0 && program.context > kDefaultContext) program = build(*llm.file_, {kDefaultContext});
-  llm.tokenizer_ = std::make_unique<model::Tokenizer>(model::Tokenizer::from_gguf(*llm.file_));
+  llm.tokenizer_ = std::make_unique<model::Tokenizer>(model::Tokenizer::open(*llm.file_));
   BackendOptions b;
   b.cache = o.cache, b.activations = o.activations, b.threads = o.threads,
   b.batch_invariant = o.batch_invariant;

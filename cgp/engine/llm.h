@@ -33,7 +33,7 @@ struct Perplexity {
 
 class LLM {
  public:
-  /// Throws what model::Source::open(), Tokenizer::from_gguf() and build() throw, and Error with the numbers where less memory is
+  /// Throws what model::Source::open(), Tokenizer::open() and build() throw, and Error with the numbers where less memory is
   /// available than it takes.
   static LLM load(const std::string& path, const LoadOptions& options = {});
   LLM(LLM&&) noexcept;

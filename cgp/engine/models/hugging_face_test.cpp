@@ -151,9 +151,9 @@ TEST(HuggingFaceConfig, Llama3FactorsAreThoseOfItsCode) {
   ASSERT_EQ(c.factors.size(), 1u);
   const std::vector<float>& f = c.factors[0].values;
   ASSERT_EQ(f.size(), 64u);
-  EXPECT_EQ(f[28], 1);  // wavelength 1957 < 8192 / 4
-  EXPECT_NEAR(f[29], 1.0983, 2e-4);
-  EXPECT_NEAR(f[33], 4.2317, 2e-3);
+  EXPECT_EQ(f[28], 1);
+  EXPECT_NEAR(f[29], 1.2075, 1e-4);
+  EXPECT_NEAR(f[33], 3.6843, 1e-4);
   EXPECT_EQ(f[36], 8);
 }
 

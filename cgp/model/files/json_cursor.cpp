@@ -85,37 +85,60 @@ unsigned JsonCursor::hex4() {
   return value;
 }
 
-std::string JsonCursor::string() {
-  expect('"');
-  std::string out;
-  for (;;) {
-    std::size_t stop = text_.find_first_of("\"\\", at_);
-    if (stop == std::string_view::npos) fail("a string must end", "there is no closing quote");
-    std::string_view plain = text_.substr(at_, stop - at_);
-    for (char c : plain)
-      if (static_cast<unsigned char>(c) < 0x20) fail("a string must have its control characters escaped");
-    out += plain;
-    at_ = stop + 1;
-    if (text_[stop] == '"') return out;
-    char c = at_ < text_.size() ? text_[at_++] : '\0';
-    constexpr std::string_view kNames = "\"\\/bfnrt", kMeans = "\"\\/\b\f\n\r\t";
-    if (c == 'u') {
-      std::uint32_t code = hex4();
-      if (code >= 0xd800 && code < 0xdc00 && text_.substr(at_, 2) == "\\u") {
-        at_ += 2;
-        std::uint32_t low = hex4();
-        if (low < 0xdc00 || low > 0xdfff) fail("the halves of a surrogate pair must follow one another");
-        code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
-      } else if (code >= 0xd800 && code < 0xe000) {
-        fail("the halves of a surrogate pair must follow one another");
-      }
-      put_utf8(out, code);
-    } else if (std::size_t i = kNames.find(c); c != '\0' && i != std::string_view::npos) {
-      out += kMeans[i];
-    } else {
-      fail("an escape must be one of JSON's");
-    }
+std::string_view JsonCursor::plain() {
+  const std::size_t begin = at_;
+  for (; at_ < text_.size(); ++at_) {
+    const char c = text_[at_];
+    if (c == '"' || c == '\\') return text_.substr(begin, at_++ - begin);
+    if (static_cast<unsigned char>(c) < 0x20) fail("a string must have its control characters escaped");
   }
+  fail("a string must end", "there is no closing quote");
+}
+
+/// Appends what an escape stands for, behind its backslash.
+void JsonCursor::escaped(std::string& out) {
+  char c = at_ < text_.size() ? text_[at_++] : '\0';
+  constexpr std::string_view kNames = "\"\\/bfnrt", kMeans = "\"\\/\b\f\n\r\t";
+  if (c == 'u') {
+    std::uint32_t code = hex4();
+    if (code >= 0xd800 && code < 0xdc00 && text_.substr(at_, 2) == "\\u") {
+      at_ += 2;
+      std::uint32_t low = hex4();
+      if (low < 0xdc00 || low > 0xdfff) fail("the halves of a surrogate pair must follow one another");
+      code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+    } else if (code >= 0xd800 && code < 0xe000) {
+      fail("the halves of a surrogate pair must follow one another");
+    }
+    put_utf8(out, code);
+  } else if (std::size_t i = kNames.find(c); c != '\0' && i != std::string_view::npos) {
+    out += kMeans[i];
+  } else {
+    fail("an escape must be one of JSON's");
+  }
+}
+
+std::string_view JsonCursor::string(std::string& buffer) {
+  expect('"');
+  std::string_view first = plain();
+  if (text_[at_ - 1] == '"') return first;
+  buffer = first;
+  for (;;) {
+    escaped(buffer);
+    buffer += plain();
+    if (text_[at_ - 1] == '"') return buffer;
+  }
+}
+
+std::string JsonCursor::string() {
+  std::string buffer;
+  return std::string(string(buffer));
+}
+
+std::string_view JsonCursor::raw() {
+  peek();
+  const std::size_t begin = at_;
+  skip();
+  return text_.substr(begin, at_ - begin);
 }
 
 std::uint64_t JsonCursor::integer() {
@@ -138,9 +161,23 @@ void JsonCursor::skip() {
     while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
   };
   char c = peek();
-  if (c == '{') return object([&](const std::string&) { skip(); });
+  if (c == '{') {
+    open('{');
+    if (!close('}')) do {
+        if (peek() != '"') expect('"');
+        skip();
+        expect(':');
+        skip();
+      } while (more('}'));
+    --depth_;
+    return;
+  }
   if (c == '[') return array([&] { skip(); });
-  if (c == '"') return void(string());
+  if (c == '"') {
+    for (++at_, plain(); text_[at_ - 1] != '"'; plain())
+      if (at_++ == text_.size()) fail("a string must end", "there is no closing quote");
+    return;
+  }
   for (std::string_view word : {"true", "false", "null"})
     if (text_.substr(at_, word.size()) == word) {
       at_ += word.size();

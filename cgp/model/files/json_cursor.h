@@ -25,6 +25,17 @@ class JsonCursor {
       } while (more('}'));
     --depth_;
   }
+  /// The same without a copy of the keys: views of the text, or of `buffer` where they have escapes.
+  template <class F>
+  void object(std::string& buffer, F&& each) {
+    open('{');
+    if (!close('}')) do {
+        const std::string_view key = string(buffer);
+        expect(':');
+        each(key);
+      } while (more('}'));
+    --depth_;
+  }
   /// Calls each() for every element; it must read the element.
   template <class F>
   void array(F&& each) {
@@ -35,10 +46,16 @@ class JsonCursor {
     --depth_;
   }
   std::string string();
+  /// The same without a copy where the text has no escape; otherwise a view of `buffer`.
+  std::string_view string(std::string& buffer);
   /// A number without sign, fraction or exponent, below 2^64.
   std::uint64_t integer();
   /// Reads a value of any kind and forgets it.
   void skip();
+  /// The text of a value of any kind.
+  std::string_view raw();
+  /// Whether the next value is an array.
+  bool at_array() { return peek() == '['; }
   /// Nothing but white space may follow.
   void end();
 
@@ -53,6 +70,9 @@ class JsonCursor {
   bool close(char c);
   bool more(char closing);
   unsigned hex4();
+  /// Of a string behind its opening quote: the bytes before the next quote or backslash, which is passed.
+  std::string_view plain();
+  void escaped(std::string& out);
 
   std::string_view text_;
   std::string file_, subject_;

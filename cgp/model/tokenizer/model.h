@@ -130,6 +130,7 @@ class WordPieceModel : public TokenizerModel {
  public:
   struct Options {
     bool lowercase = true, strip_accents = true;
+    std::size_t longest_word = ~std::size_t(0);  ///< in characters: a longer one is unknown
     Token unknown = kNoToken;
   };
   WordPieceModel(const Vocabulary& vocabulary, Options options)
@@ -149,5 +150,7 @@ inline constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581
 bool append_unspelled(std::string& out, std::string_view text);
 /// Every ' ' as U+2581.
 std::string escape_spaces(std::string_view text);
+/// Whether U+2581 follows another character in `word`.
+bool has_inner_space(std::string_view word);
 
 }  // namespace cgp::model

@@ -124,4 +124,10 @@ const PreTokenizer& pre_tokenizer(std::string_view name) {
                               {}});
 }
 
+bool covers_all_text(std::string_view pattern) {
+  for (std::string_view known : {kGpt2, kLlama3, kQwen2, kGpt4o, kTekken})
+    if (pattern == known) return true;
+  return false;
+}
+
 }  // namespace cgp::model

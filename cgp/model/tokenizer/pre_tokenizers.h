@@ -18,5 +18,7 @@ struct PreTokenizer {
 const std::vector<PreTokenizer>& pre_tokenizers();
 /// Throws Unsupported with the closest names where there is none.
 const PreTokenizer& pre_tokenizer(std::string_view name);
+/// Whether every character of every text is part of a match of `pattern`: known of those above that have one pattern.
+bool covers_all_text(std::string_view pattern);
 
 }  // namespace cgp::model

@@ -14,6 +14,8 @@ std::uint32_t priority(float score) {
   return std::min(~ascending, Merge::kNever - 1);
 }
 
+}  // namespace
+
 bool has_inner_space(std::string_view word) {
   bool other = false;
   for (std::size_t at = 0; at < word.size();) {
@@ -24,8 +26,6 @@ bool has_inner_space(std::string_view word) {
   }
   return false;
 }
-
-}  // namespace
 
 SentencePieceBpeModel::SentencePieceBpeModel(const Vocabulary& vocabulary, Token unknown)
     : vocabulary_(vocabulary), unknown_(unknown), cuts_at_spaces_(true), whole_(vocabulary.size()) {

@@ -11,6 +11,11 @@ namespace cgp::model {
 
 namespace {
 
+/// False where NFC changes nothing: it composes with characters from U+0300 on only.
+bool needs_nfc(std::string_view text) {
+  return std::any_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) >= 0xCC; });
+}
+
 bool is_ascii_space(char c) { return c == ' ' || (c >= 9 && c <= 13); }
 
 }  // namespace
@@ -50,9 +55,15 @@ std::vector<Token> Tokenizer::encode(std::string_view text, EncodeOptions option
   out.reserve(text.size() / 4 + 4);
   if (options.add_special && p.add_bos) out.push_back(p.special.bos);
   bool after_special = true;
+  std::string composed;
   auto ordinary = [&](std::string_view part) {
     if (part.empty()) return;
-    if (p.add_space_prefix && !p.prefix_is_models && after_special)
+    const bool first = part.data() == text.data();
+    if (p.composed && needs_nfc(part)) part = composed = unicode::nfc(part);
+    const bool spaced = part[0] == ' ' || part.starts_with(kSpaceSymbol);
+    const bool prefix = p.add_space_prefix && !p.prefix_is_models && after_special &&
+                        (first || !p.prefix_once) && !(spaced && p.prefix_unless_space);
+    if (prefix)
       p.model->encode(text::cat(' ', part), out);
     else
       p.model->encode(part, out);

@@ -31,6 +31,13 @@ class Tokenizer {
   /// From the keys tokenizer.ggml.*; `file` may go afterwards. Throws ParseError that names the key, and Unsupported for
   /// a kind of tokenizer that is not here.
   static Tokenizer from_gguf(const Source& file);
+  /// Of a Hugging Face folder: tokenizer.json, or else tokenizer.model; with the tokens and the chat template that
+  /// tokenizer_config.json, chat_template.jinja, generation_config.json and config.json name. Throws ParseError that names
+  /// the file and the byte or key, and Unsupported for a part that is not here, by its name.
+  static Tokenizer from_folder(const std::string& folder);
+  /// One of both.
+  static Tokenizer open(const std::string& path);
+  static Tokenizer open(const Source& source);
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
@@ -63,9 +70,10 @@ class Tokenizer {
   /// The Jinja chat template of the file, empty where it has none; `name` is one of tokenizer.chat_template.NAME.
   const std::string& chat_template() const;
 
+  struct Parts;
+
  private:
   friend class StreamDecoder;
-  struct Parts;
   explicit Tokenizer(std::unique_ptr<Parts> parts);
   std::unique_ptr<Parts> parts_;
 };

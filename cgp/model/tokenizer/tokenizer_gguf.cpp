@@ -30,38 +30,6 @@ const GgufArray& strings(const Source& file, std::string_view key) {
   return *found;
 }
 
-/// Words whose text says that generation ends with them: files mark only some.
-constexpr std::string_view kEnds[] = {"<|eot_id|>",
-                                      "<|im_end|>",
-                                      "<|end|>",
-                                      "<|return|>",
-                                      "<|call|>",
-                                      "<|flush|>",
-                                      "<|calls|>",
-                                      "<end_of_turn>",
-                                      "<|endoftext|>",
-                                      "</s>",
-                                      "<|eom_id|>",
-                                      "<EOT>",
-                                      "_<EOT>",
-                                      "[EOT]",
-                                      "[EOS]",
-                                      "<|end_of_text|>",
-                                      "<end_of_utterance>",
-                                      "<eos>",
-                                      "<turn|>",
-                                      "<|tool_response>",
-                                      "<｜end▁of▁sentence｜>",
-                                      "[e~["};
-constexpr std::string_view kEndsOfTurn[] = {
-    "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>",         "<|endoftext|>",     "<|end_of_text|>",
-    "<EOT>",      "_<EOT>",     "[EOT]",   "<｜end▁of▁sentence｜>", "<end_of_utterance>"};
-
-template <class List>
-bool contains(const List& list, std::string_view word) {
-  return std::find(std::begin(list), std::end(list), word) != std::end(list);
-}
-
 void read_vocabulary(const Source& file, bool byte_level, Vocabulary& out) {
   const GgufArray& words = strings(file, "tokens");
   const GgufArray* types = find_array(file, "token_type", GgufType::i32);
@@ -107,29 +75,6 @@ void read_special(const Source& file, Tokenizer::Special& s, const Vocabulary& v
   read("mask_token_id", s.mask);
   read("eot_token_id", s.end_of_turn);
   read("eom_token_id", s.end_of_message);
-}
-
-/// Words that end generation, and the types that the file gives them wrongly.
-void mark_ends(Vocabulary& vocabulary, Tokenizer::Special& special, std::set<Token>& ends) {
-  bool has_call = false, has_return = false, has_tool_response = false;
-  Token end = kNoToken, s = kNoToken;
-  for (Token t = 0; t < Token(vocabulary.size()); ++t) {
-    std::string_view word = vocabulary.word(t);
-    if (word.size() < 4 || word.size() > 30 || !contains(kEnds, word)) continue;
-    ends.insert(t);
-    if (contains(kEndsOfTurn, word) && special.end_of_turn == kNoToken) special.end_of_turn = t;
-    if (word == "<|eom_id|>" && special.end_of_message == kNoToken) special.end_of_message = t;
-    has_call |= word == "<|call|>" || word == "<|calls|>";
-    has_return |= word == "<|return|>" || word == "<|flush|>";
-    has_tool_response |= word == "<|tool_response>";
-    if (word == "<|end|>") end = t;
-    if (word == "</s>") s = t;
-  }
-  if (has_call && has_return) ends.erase(end);  // it ends a message there, and the model goes on
-  if (has_tool_response) ends.erase(s);         // text there
-  for (Token t : ends) vocabulary.set_type(t, TokenType::control);
-  for (Token t : {special.eos, special.end_of_turn, special.end_of_message})
-    if (t != kNoToken) ends.insert(t);
 }
 
 std::string lower(std::string_view s) {
@@ -194,7 +139,7 @@ Tokenizer Tokenizer::from_gguf(const Source& file) {
     bad_key(file, "eos_token_id", "a vocabulary that wants a token after the text must have it",
             "it has none");
   if (!pre) p.add_space_prefix = flag("add_space_prefix", p.add_space_prefix);
-  mark_ends(p.vocabulary, s, p.ends_generation);
+  p.mark_ends();
 
   const std::string name = lower(file.find_string("general.name").value_or(""));
   const std::string_view architecture = file.find_string("general.architecture").value_or("");

@@ -18,9 +18,12 @@ struct Tokenizer::Parts {
   std::unique_ptr<TokenizerModel> model;
   Special special;
   bool add_bos = false, add_eos = false;
-  bool add_space_prefix = false;  ///< before the text and after each special token
-  bool prefix_is_models = false;  ///< the model adds it itself
-  bool escaped_spaces = false;    ///< words have U+2581 for ' '
+  bool add_space_prefix = false;     ///< before the text and after each special token
+  bool prefix_is_models = false;     ///< the model adds it itself
+  bool prefix_once = false;          ///< not after special tokens
+  bool prefix_unless_space = false;  ///< not before a text that begins with a space
+  bool composed = false;             ///< text is brought into NFC first
+  bool escaped_spaces = false;       ///< words have U+2581 for ' '
   std::set<Token> ends_generation;
 
   /// A token that is found in the text before the model sees it.
@@ -31,6 +34,8 @@ struct Tokenizer::Parts {
   std::array<std::vector<Added>, 256> added;  ///< by first byte, the longest first
   void add_added(Token token, bool strip_left, bool strip_right);
   void sort_added();
+  /// Words that end generation by their spelling, and eos, end of turn and end of message. All become control tokens.
+  void mark_ends();
 
   void append_piece(std::string& out, Token token) const;
   bool is_special(Token token) const {

@@ -62,6 +62,12 @@ void WordPieceModel::encode(std::string_view text, std::vector<Token>& out) cons
 }
 
 void WordPieceModel::encode_word(std::string_view word, std::vector<Token>& out) const {
+  std::size_t characters = 0;
+  for (std::size_t at = 0; at < word.size(); at += unicode::decode(word, at).size) ++characters;
+  if (characters > options_.longest_word) {
+    if (options_.unknown != kNoToken) out.push_back(options_.unknown);
+    return;
+  }
   const std::string marked = std::string(kSpaceSymbol) + std::string(word);
   const std::string_view all(marked);
   const std::size_t first = out.size();

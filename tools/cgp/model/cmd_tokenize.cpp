@@ -31,7 +31,7 @@ int tokenize(const Context& context, const TokenizeOptions& o) {
   if (int(o.text_given) + int(!o.file.empty()) + int(!o.ids.empty()) != 1)
     throw ArgumentError(ErrorText{
         "one of --text, --file and --ids is needed", {}, {}, "cgp tokenize model.gguf --text Hello"});
-  const model::Tokenizer tokenizer = model::Tokenizer::from_gguf(model::Gguf::open(o.model));
+  const model::Tokenizer tokenizer = model::Tokenizer::open(o.model);
   std::vector<model::Token> ids(o.ids.begin(), o.ids.end());
   if (ids.empty())
     ids = tokenizer.encode(input(o), {.add_special = o.add_special, .parse_special = o.parse_special});
