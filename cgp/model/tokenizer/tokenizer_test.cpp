@@ -14,6 +14,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/random.h"
 #include "cgp/base/text.h"
+#include "cgp/model/gguf/gguf.h"
 #include "cgp/model/gguf/gguf_writer.h"
 #include "cgp/model/tokenizer/pre_tokenizers.h"
 #include "cgp/model/unicode/regex.h"
