@@ -77,6 +77,7 @@ RequestId Scheduler::submit(Request r) {
            cat(most, " tokens, the cache has ", cache_.total_pages(), " pages of ", cache_.page_tokens()));
   if (!r.stops.empty() && !tokenizer_) refuse("stop strings need a tokenizer", "there is none");
   if (r.sampling.top_logprobs > 0) r.logprobs = true;
+  r.sampling.logprobs = r.logprobs;
   waiting_.push_back(std::make_unique<Job>(next_, std::move(r), tokenizer_));
   return next_++;
 }

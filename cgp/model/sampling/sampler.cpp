@@ -187,10 +187,12 @@ Sampled Sampler::sample(std::span<const float> logits, std::span<const std::uint
   }
   bias_and_penalties(logits, allowed);
   Sampled out;
+  out.token = draw();
+  accept(out.token);
+  if (!options_.logprobs && options_.top_logprobs == 0) return out;
   double sum = 0;
   for (float x : logits) sum += std::exp(double(x) - most);
   const double log_sum = most + std::log(sum);
-  out.token = draw();
   out.logprob = logits[std::size_t(out.token)] - log_sum;
   if (options_.top_logprobs > 0) {
     std::vector<Candidate> all;
@@ -199,7 +201,6 @@ Sampled Sampler::sample(std::span<const float> logits, std::span<const std::uint
     std::partial_sort(all.begin(), all.begin() + std::ptrdiff_t(n), all.end(), kBefore);
     for (std::size_t i = 0; i < n; ++i) out.top.push_back({all[i].token, all[i].logit - log_sum});
   }
-  accept(out.token);
   return out;
 }
 

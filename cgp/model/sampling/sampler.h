@@ -38,11 +38,13 @@ struct SamplingOptions {
   std::vector<std::pair<std::int32_t, float>> logit_bias = {};
   std::uint64_t seed = 42;
   int top_logprobs = 0;  ///< how many alternatives to report
+  bool logprobs =
+      true;  ///< Sampled::logprob, which takes the exponential of every logit; with top_logprobs in any case
 };
 
 struct Sampled {
   std::int32_t token = -1;
-  double logprob = 0;                                ///< natural, of the logits as they were given
+  double logprob = 0;  ///< natural, of the logits as they were given; 0 without logprobs
   std::vector<std::pair<std::int32_t, double>> top;  ///< the most likely ones, likewise
 };
 

@@ -191,6 +191,21 @@ TEST(Sampler, LogProbabilitiesAreOfTheLogitsAsGiven) {
   EXPECT_NEAR(s.top[1].second, std::log(0.3), 1e-6);
 }
 
+TEST(Sampler, LogProbabilitiesCanBeLeftOut) {
+  SamplingOptions o;
+  o.seed = 3;
+  Sampler with(o);
+  o.logprobs = false;
+  Sampler without(o);
+  const auto logits = logits_of({0.5, 0.3, 0.2});
+  for (int i = 0; i < 20; ++i) {
+    const Sampled one = with.sample(logits), other = without.sample(logits);
+    EXPECT_EQ(one.token, other.token);
+    EXPECT_LT(one.logprob, 0);
+    EXPECT_EQ(other.logprob, 0);
+  }
+}
+
 TEST(Sampler, AMaskExcludes) {
   SamplingOptions o;
   o.temperature = 0;
