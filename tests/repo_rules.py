@@ -25,7 +25,7 @@ MAY_USE = {
     "model": {"base"},
     "emu": {"ptx", "base"},
     "dsl": {"ptx", "base"},
-    "runtime": {"ptx", "emu", "cuda", "base"},
+    "runtime": {"ptx", "emu", "cuda", "shader", "vulkan", "base"},
     "launch": {"dsl", "runtime", "ptx", "base"},
     "kernels": {"launch", "dsl", "runtime", "ptx", "quant", "base"},
     "engine": {"kernels", "launch", "runtime", "cpu", "model", "quant", "base"},
@@ -44,7 +44,7 @@ MAY_USE = {
     "capi": {"engine", "kernels", "runtime", "quant", "model", "ptx", "base"},
     "testing": {"kernels", "launch", "dsl", "runtime", "emu", "cuda", "ptx", "base"},
 }
-TEST_MAY_ALSO_USE = {"dsl": {"emu"}, "emu": {"testing"}, "kernels": {"testing", "profile", "emu"}, "runtime": {"testing"},
+TEST_MAY_ALSO_USE = {"dsl": {"emu"}, "emu": {"testing"}, "kernels": {"testing", "profile", "emu"}, "runtime": {"testing", "kernels"},
                      "cpu": {"profile"}, "shader": {"kernels"}}
 NAMED_ALONE = {"profile/kernel"}  # who may use "profile" may not yet use these
 MAX_FILES = 45  # of a folder's own under cgp/ and tools/

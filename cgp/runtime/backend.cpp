@@ -7,6 +7,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/runtime/backend_impl.h"
+#include "cgp/runtime/shader/shader_backend_impl.h"
 
 namespace cgp::runtime {
 namespace {
@@ -117,13 +118,15 @@ Device Device::open(std::string_view spec) {
   if (spec.starts_with("emu:")) return Device(open_emulator(spec.substr(4)));
   if (spec == "cuda") return Device(open_cuda(0));
   if (spec.starts_with("cuda:")) return Device(open_cuda(parse_ordinal(spec, spec.substr(5))));
+  if (spec == "vulkan" || spec.starts_with("vulkan:"))
+    return Device(open_vulkan(parse_shader_spec(spec, "vulkan")));
   if (spec == "auto") return Device(!cuda_devices().empty() ? open_cuda(0) : open_emulator("sm_90a"));
-  throw ArgumentError(
-      {text::cat("\"", spec, "\" is not a device"),
-       {},
-       {},
-       "\"emu\" or \"emu:sm_90a\" for the emulator, \"cuda\" or \"cuda:1\" for a GPU, \"auto\" for "
-       "the first GPU or else the emulator"});
+  throw ArgumentError({text::cat("\"", spec, "\" is not a device"),
+                       {},
+                       {},
+                       "\"emu\" or \"emu:sm_90a\" for the emulator, \"cuda\" or \"cuda:1\" for a GPU, "
+                       "\"vulkan:0\" for a device of the "
+                       "Vulkan loader, \"auto\" for the first GPU or else the emulator"});
 }
 const DeviceInfo& Device::info() const { return need(backend_).info(); }
 MemoryUse Device::memory() const { return need(backend_).memory(); }

@@ -62,7 +62,8 @@ struct LoadCounts {
 
 class Device {
  public:
-  /// "emu" (sm_90a), "emu:sm_80"; "cuda" (= "cuda:0"), "cuda:1"; "auto": the first GPU, else the emulator.
+  /// "emu" (sm_90a), "emu:sm_80"; "cuda" (= "cuda:0"), "cuda:1"; "vulkan:0", whose kernels are chosen as for sm_75,
+  /// "vulkan:0:sm_80"; "auto": the first GPU with CUDA, else the emulator.
   /// Throws Unsupported, saying why, when there is no such device; ArgumentError for a malformed spec.
   static Device open(std::string_view spec = "auto");
 

@@ -61,7 +61,7 @@ TEST_F(emulator, specs_open_what_they_say) {
     EXPECT_EQ(e.info().max_cluster > 1, e.info().cc() >= 90);
   }
   EXPECT_THROW(Device::open("emu:sm_20"), Unsupported);
-  EXPECT_THROW(Device::open("vulkan"), ArgumentError);
+  EXPECT_THROW(Device::open("metal"), ArgumentError);
   EXPECT_THROW(Device::open("cuda:x"), ArgumentError);
   EXPECT_THROW(Device::open("cuda:"), ArgumentError);
   EXPECT_NE(Device::open("emu"), d) << "each emulator is its own machine";

@@ -5,8 +5,13 @@
 #include "cgp/base/text.h"
 #include "cgp/ptx/target.h"
 #include "cgp/runtime/backend_impl.h"
+#include "cgp/runtime/shader/shader_backend_impl.h"
 
 namespace cgp::runtime {
+std::string_view name(DeviceKind k) {
+  constexpr std::string_view names[] = {"emulator", "cuda", "vulkan"};
+  return names[int(k)];
+}
 std::string reject_target(std::string_view target, std::string_view arch) {
   const auto t = ptx::parse_target(target), a = ptx::parse_target(arch);
   if (!t) return text::cat("\"", target, "\" is not a PTX target like sm_90a");
@@ -23,5 +28,7 @@ std::vector<DeviceInfo> devices() {
   for (std::string_view arch : emulator_archs()) out.push_back(open_emulator(arch)->info());
   return out;
 }
+
+std::vector<DeviceInfo> shader_devices() { return vulkan_devices(); }
 
 }  // namespace cgp::runtime

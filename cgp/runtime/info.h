@@ -12,15 +12,18 @@
 
 namespace cgp::runtime {
 
-enum class DeviceKind : std::uint8_t { emulator, cuda };
+enum class DeviceKind : std::uint8_t { emulator, cuda, vulkan, wgpu };
+std::string_view name(DeviceKind k);  ///< "emulator", "cuda", "vulkan", "wgpu"
 
 struct DeviceInfo {
-  std::string spec;  ///< what Device::open takes to get it again: "cuda:0", "emu:sm_90a"
+  std::string spec;  ///< what Device::open takes to get it again: "cuda:0", "emu:sm_90a", "vulkan:0"
   std::string name;  ///< "NVIDIA H200", "PTX emulator (sm_90a)"
   DeviceKind kind = DeviceKind::emulator;
-  std::string arch;  ///< the most specific PTX target it runs: "sm_90a", "sm_89"
+  std::string
+      arch;  ///< the most specific PTX target it runs: "sm_90a", "sm_89". On Vulkan: the one that kernels
+             ///< are chosen for, "sm_75" unless the spec says another
   int cc_major = 0, cc_minor = 0;
-  int sm_count = 0;
+  int sm_count = 0;  ///< on Vulkan: by VK_NV_shader_sm_builtins, else the processor's threads, else 16
   std::uint64_t memory_bytes = 0;
   std::uint64_t l2_bytes = 0;
   int warp_size = 32;
@@ -54,8 +57,10 @@ struct DeviceInfo {
 /// targets on exactly that architecture.
 std::string reject_target(std::string_view target, std::string_view arch);
 
-/// All devices Device::open can give on this machine: the GPUs in driver order, then the emulator's
-/// architectures. Never throws for lack of a driver.
+/// The devices of this machine that run PTX: the GPUs in driver order, then the emulator's architectures. Never
+/// throws for lack of a driver.
 std::vector<DeviceInfo> devices();
+/// Those that run translated kernels (cgp/shader), for which the Vulkan loader and its drivers are loaded. Empty without them.
+std::vector<DeviceInfo> shader_devices();
 
 }  // namespace cgp::runtime

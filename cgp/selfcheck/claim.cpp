@@ -55,7 +55,7 @@ const std::string& scratch() {
 bool has_gpu() {
   static const bool there = [] {
     for (const auto& d : runtime::devices())
-      if (d.kind != runtime::DeviceKind::emulator) return true;
+      if (d.kind == runtime::DeviceKind::cuda) return true;
     return false;
   }();
   return there;

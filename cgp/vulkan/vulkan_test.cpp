@@ -8,17 +8,15 @@ namespace cgp::vulkan {
 namespace {
 
 TEST(Vulkan, ALibraryThatIsNotThereIsUnsupported) {
-  EXPECT_THROW(physical_devices("libvulkan_that_is_not_there.so"), Unsupported);
+  EXPECT_THROW(Api::load("libvulkan_that_is_not_there.so"), Unsupported);
 }
 
-TEST(Vulkan, ALibraryThatIsNoLoaderIsUnsupported) {
-  EXPECT_THROW(physical_devices("libm.so.6"), Unsupported);
-}
+TEST(Vulkan, ALibraryThatIsNoLoaderIsUnsupported) { EXPECT_THROW(Api::load("libm.so.6"), Unsupported); }
 
 TEST(Vulkan, DevicesMeetTheLimitsThatTheSpecificationRequires) {
   std::vector<PhysicalDevice> devices;
   try {
-    devices = physical_devices();
+    devices = physical_devices(*Api::get());
   } catch (const Error& e) {
     GTEST_SKIP() << e.what();
   }

@@ -78,6 +78,12 @@ void append_devices(std::vector<Line>& lines) {
     lines.push_back({"gpu", false, "no CUDA device",
                      "times and hardware results are not available; checks and counters are",
                      "run on a machine with an NVIDIA GPU"});
+  for (const auto& d : runtime::shader_devices())
+    lines.push_back(
+        {d.spec, true,
+         fmt::format("{}, {}, {} threads and {} of shared memory a block", d.name,
+                     text::bytes(d.memory_bytes), d.max_threads_per_block, text::bytes(d.smem_per_block)),
+         cat("--device ", d.spec, " runs the kernels that cgp/shader translates"), ""});
   lines.push_back({"emulator", !emulated.empty(), emulated,
                    "--device emu:ARCH; plain emu takes the PTX file's target", ""});
 }

@@ -80,7 +80,7 @@ class SoftCapOp : public kernels::row::ElementOp {
 
 class DeviceBackend final : public Backend {
  public:
-  DeviceBackend(Program program, std::shared_ptr<const model::Gguf> file, const runtime::Device& device,
+  DeviceBackend(Program program, std::shared_ptr<const model::Source> file, const runtime::Device& device,
                 const BackendOptions& o)
       : program_(std::move(program)),
         file_(std::move(file)),
@@ -734,7 +734,7 @@ class DeviceBackend final : public Backend {
   };
 
   Program program_;
-  std::shared_ptr<const model::Gguf> file_;
+  std::shared_ptr<const model::Source> file_;
   BackendOptions options_;
   MemoryEstimate estimate_;
   runtime::Device device_;
@@ -771,7 +771,7 @@ class DeviceBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_device_backend(Program program, std::shared_ptr<const model::Gguf> file,
+std::unique_ptr<Backend> make_device_backend(Program program, std::shared_ptr<const model::Source> file,
                                              const runtime::Device& device, const BackendOptions& o) {
   return std::make_unique<DeviceBackend>(std::move(program), std::move(file), device, o);
 }

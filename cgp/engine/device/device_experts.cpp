@@ -19,11 +19,11 @@ namespace {
 View view(const runtime::Device& device, uint64_t address, DType type, bool writes) {
   return {address, ~0ull >> 8, type, writes, device.backend().get()};
 }
-bool one_format(const Program& p, const model::Gguf& file, WeightId a, WeightId b) {
+bool one_format(const Program& p, const model::Source& file, WeightId a, WeightId b) {
   return data_of(p.weights[std::size_t(a)], file).format == data_of(p.weights[std::size_t(b)], file).format;
 }
 /// Whether gate and up are rows of one packed matrix.
-bool gated(const runtime::Device& device, const Program& p, const model::Gguf& file, const Experts& o) {
+bool gated(const runtime::Device& device, const Program& p, const model::Source& file, const Experts& o) {
   const std::vector<WeightId> both{o.gate, o.up};
   return one_format(p, file, o.gate, o.up) && DeviceMatrix::packs(device, p, file, both);
 }
@@ -62,7 +62,7 @@ ExpertsWorkspace::ExpertsWorkspace(const Program& program, const runtime::Device
   lists_ = runtime::Buffer<std::uint8_t>(device, 12 * n.pairs, "tokens by expert");
 }
 
-uint64_t DeviceExperts::bytes_for(const runtime::Device& device, const Program& p, const model::Gguf& file,
+uint64_t DeviceExperts::bytes_for(const runtime::Device& device, const Program& p, const model::Source& file,
                                   const Experts& o) {
   const auto one = [&](WeightId id) { return DeviceMatrix::bytes_for(device, p, file, {&id, 1}); };
   const std::vector<WeightId> both{o.gate, o.up};
@@ -72,7 +72,7 @@ uint64_t DeviceExperts::bytes_for(const runtime::Device& device, const Program& 
 }
 
 DeviceExperts::DeviceExperts(WeightLoader& loader, const runtime::Device& device, const Program& p,
-                             const model::Gguf& file, const Experts& o)
+                             const model::Source& file, const Experts& o)
     : o_(o),
       inner_(uint64_t(p.weights[std::size_t(o.gate)].rows)),
       width_in_(uint64_t(p.values[std::size_t(o.in)].width)),

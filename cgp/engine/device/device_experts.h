@@ -30,7 +30,7 @@ class ExpertsWorkspace {
 class DeviceExperts {
  public:
   DeviceExperts(WeightLoader& loader, const runtime::Device& device, const Program& program,
-                const model::Gguf& file, const Experts& o);
+                const model::Source& file, const Experts& o);
   /// Bytes that run() needs in `products`.
   std::uint64_t workspace(const runtime::Device& device, std::uint64_t rows) const;
   /// out, f32, gets the results of all tokens added. in: f16.
@@ -39,7 +39,7 @@ class DeviceExperts {
            const runtime::Buffer<std::uint8_t>& products) const;
   /// Weights of a program's experts on the device.
   static std::uint64_t bytes_for(const runtime::Device& device, const Program& program,
-                                 const model::Gguf& file, const Experts& o);
+                                 const model::Source& file, const Experts& o);
 
  private:
   struct Choice {

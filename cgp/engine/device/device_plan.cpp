@@ -76,7 +76,7 @@ int64_t widest_product(const Program& p) {
   return widest;
 }
 
-std::vector<Product> products_of(const Linear& o, const Program& p, const model::Gguf& file) {
+std::vector<Product> products_of(const Linear& o, const Program& p, const model::Source& file) {
   std::vector<Product> out;
   int64_t column = 0;
   for (const Linear::Part& part : o.parts) {
@@ -109,7 +109,7 @@ uint64_t value_bytes(const Program& p, const BackendOptions& o) {
 
 }  // namespace
 
-MemoryEstimate device_memory(const Program& p, const model::Gguf& file, const runtime::Device& device,
+MemoryEstimate device_memory(const Program& p, const model::Source& file, const runtime::Device& device,
                              const BackendOptions& o) {
   require_supported(p, device, o);
   MemoryEstimate out;

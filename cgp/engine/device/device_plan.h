@@ -7,7 +7,7 @@
 #include "cgp/engine/backend.h"
 #include "cgp/kernels/activation/activation.h"
 #include "cgp/kernels/kv_cache/kv_cache.h"
-#include "cgp/model/gguf/gguf.h"
+#include "cgp/model/source/source.h"
 #include "cgp/runtime/device.h"
 
 namespace cgp::engine::device_plan {
@@ -43,7 +43,7 @@ struct Product {
   std::vector<WeightId> weights;
   std::int64_t column = 0;
 };
-std::vector<Product> products_of(const Linear& o, const Program& p, const model::Gguf& file);
+std::vector<Product> products_of(const Linear& o, const Program& p, const model::Source& file);
 const Embedding& embedding_of(const Program& p);
 
 kernels::KvCacheShape cache_shape(const Program& p, const BackendOptions& o);

@@ -18,7 +18,7 @@ using kernels::View;
 /// Rows up to which weight_only's streaming kernel is the faster one.
 constexpr std::uint64_t kStreamedRows = 16;
 
-kernels::QuantizedWeight shape_of(const Program& program, const model::Gguf& file,
+kernels::QuantizedWeight shape_of(const Program& program, const model::Source& file,
                                   std::span<const WeightId> weights) {
   kernels::QuantizedWeight w;
   for (WeightId id : weights) {
@@ -47,7 +47,7 @@ std::optional<kernels::WeightFormat> packed_format_of(const runtime::Device& dev
 }  // namespace
 
 std::uint64_t DeviceMatrix::bytes_for(const runtime::Device& device, const Program& program,
-                                      const model::Gguf& file, std::span<const WeightId> weights) {
+                                      const model::Source& file, std::span<const WeightId> weights) {
   const auto w = shape_of(program, file, weights);
   const auto format = packed_format_of(device, program, weights, w);
   return format ? kernels::packed_bytes(*format, w.rows, w.cols) : staged_bytes(program, file, weights);
@@ -83,12 +83,12 @@ std::uint64_t WeightLoader::stage(const Pieces& pieces) {
   return staged_.address();
 }
 
-bool DeviceMatrix::packs(const runtime::Device& device, const Program& program, const model::Gguf& file,
+bool DeviceMatrix::packs(const runtime::Device& device, const Program& program, const model::Source& file,
                          std::span<const WeightId> weights) {
   return packed_format_of(device, program, weights, shape_of(program, file, weights)).has_value();
 }
 
-std::uint64_t DeviceMatrix::staged_bytes(const Program& program, const model::Gguf& file,
+std::uint64_t DeviceMatrix::staged_bytes(const Program& program, const model::Source& file,
                                          std::span<const WeightId> weights) {
   std::uint64_t bytes = 0;
   for (WeightId id : weights) bytes += data_of(program.weights[std::size_t(id)], file).blocks.size();
@@ -96,7 +96,7 @@ std::uint64_t DeviceMatrix::staged_bytes(const Program& program, const model::Gg
 }
 
 DeviceMatrix::DeviceMatrix(WeightLoader& loader, const runtime::Device& device, const Program& program,
-                           const model::Gguf& file, std::span<const WeightId> weights, bool gated)
+                           const model::Source& file, std::span<const WeightId> weights, bool gated)
     : weight_(shape_of(program, file, weights)),
       packed_format_(packed_format_of(device, program, weights, weight_)) {
   WeightLoader::Pieces pieces;

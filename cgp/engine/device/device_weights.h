@@ -44,15 +44,15 @@ class DeviceMatrix {
  public:
   /// gated: two weights of one shape, a gate and its up; where they are packed, 8 rows of each in turns.
   DeviceMatrix(WeightLoader& loader, const runtime::Device& device, const Program& program,
-               const model::Gguf& file, std::span<const WeightId> weights, bool gated);
+               const model::Source& file, std::span<const WeightId> weights, bool gated);
 
   static std::uint64_t bytes_for(const runtime::Device& device, const Program& program,
-                                 const model::Gguf& file, std::span<const WeightId> weights);
+                                 const model::Source& file, std::span<const WeightId> weights);
   /// Of the file, that WeightLoader has on the device beside it while it is packed.
-  static std::uint64_t staged_bytes(const Program& program, const model::Gguf& file,
+  static std::uint64_t staged_bytes(const Program& program, const model::Source& file,
                                     std::span<const WeightId> weights);
   /// Whether weights of one format are packed on the device.
-  static bool packs(const runtime::Device& device, const Program& program, const model::Gguf& file,
+  static bool packs(const runtime::Device& device, const Program& program, const model::Source& file,
                     std::span<const WeightId> weights);
   std::uint64_t rows() const { return weight_.rows; }
   std::uint64_t cols() const { return weight_.cols; }

@@ -68,7 +68,7 @@ runtime::LoadedKernel load(const runtime::Device& device, const Variant& v) {
   const std::string key = dsl::passes().any() ? text::cat(v.name, " ", name(dsl::passes())) : v.name;
   return device.load(key, [&] {
     auto made = image(v, device.info().arch);
-    if (!device.is_emulator()) attach_embedded(made, device.info().arch);
+    if (device.info().kind == runtime::DeviceKind::cuda) attach_embedded(made, device.info().arch);
     return made;
   });
 }

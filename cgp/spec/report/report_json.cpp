@@ -119,7 +119,7 @@ ordered_json to_json(const emu::Counters& c) {
 ordered_json to_json(const runtime::DeviceInfo& d) {
   return {{"spec", d.spec},
           {"name", d.name},
-          {"kind", d.kind == runtime::DeviceKind::emulator ? "emulator" : "cuda"},
+          {"kind", runtime::name(d.kind)},
           {"arch", d.arch},
           {"sm_count", d.sm_count}};
 }

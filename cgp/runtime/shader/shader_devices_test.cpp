@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// The runtime on Vulkan: what holds on every device holds here. Skipped where there is no driver.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <numeric>
+
+#include "cgp/base/error.h"
+#include "cgp/runtime/graph.h"
+#include "cgp/runtime/host_memory.h"
+#include "cgp/runtime/launcher.h"
+#include "cgp/runtime/test_kernels.h"
+
+namespace cgp::runtime {
+namespace {
+
+/// Parameters: what Device::open takes.
+struct ShaderDevice : testing::TestWithParam<const char*> {
+  Device d;
+  void SetUp() override {
+    try {
+      d = Device::open(GetParam());
+    } catch (const Unsupported& e) {
+      GTEST_SKIP() << e.what();
+    }
+  }
+  LoadedKernel axpy() {
+    return d.load("axpy", [] {
+      KernelImage i = image_from_ptx(axpy_ptx("sm_75"), "axpy");
+      i.params = {Param::input("x", DType::f32), Param::output("y", DType::f32),
+                  Param::scalar("a", DType::f32), Param::scalar("n", DType::u32)};
+      i.block = {64, 1, 1};
+      return i;
+    });
+  }
+};
+template <class E, class F>
+std::string message(F f) {
+  try {
+    f();
+  } catch (const E& e) {
+    return e.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {};
+}
+std::vector<float> ramp(std::size_t n) {
+  std::vector<float> v(n);
+  std::iota(v.begin(), v.end(), 1.f);
+  return v;
+}
+
+TEST_P(ShaderDevice, info_says_what_it_is) {
+  const DeviceInfo& i = d.info();
+  EXPECT_EQ(i.spec, GetParam());
+  EXPECT_FALSE(i.name.empty());
+  EXPECT_EQ(i.arch, "sm_75");
+  EXPECT_EQ(name(i.kind), i.spec.substr(0, i.spec.find(':')));
+  EXPECT_FALSE(d.is_emulator());
+  EXPECT_FALSE(i.tensor_maps);
+  EXPECT_GE(i.max_threads_per_block, 128);
+  EXPECT_GE(i.smem_per_block, 16384u);
+  bool listed = false;
+  for (const DeviceInfo& other : shader_devices()) listed |= other.spec == i.spec && other.name == i.name;
+  EXPECT_TRUE(listed);
+}
+TEST_P(ShaderDevice, copies_are_exact_for_every_length_and_offset) {
+  std::vector<std::uint8_t> host(1000);
+  for (std::size_t i = 0; i < host.size(); ++i) host[i] = std::uint8_t(i * 7);
+  const auto b = d.upload<std::uint8_t>(host);
+  EXPECT_EQ(b.to_vector(), host);
+  auto c = d.zeros<std::uint8_t>(host.size());
+  for (const std::size_t offset : {0, 1, 3, 4, 258})
+    for (const std::size_t n : {1, 2, 3, 4, 7, 255}) {
+      c.all().slice(offset, n).upload(std::span(host).subspan(3, n));
+      std::vector<std::uint8_t> got(n);
+      c.all().slice(offset, n).download(got);
+      EXPECT_TRUE(std::equal(got.begin(), got.end(), host.begin() + 3)) << offset << " " << n;
+    }
+  Stream s(d);
+  auto e = d.zeros<std::uint8_t>(host.size());
+  s.fill(e.all().slice(5, 6).region(), 9).fill(e.all().slice(30, 1).region(), 8);
+  s.copy(e.all().slice(101, 99), b.all().slice(7, 99));
+  s.wait();
+  std::vector<std::uint8_t> want(host.size());
+  std::fill_n(want.begin() + 5, 6, std::uint8_t(9));
+  want[30] = 8;
+  std::copy_n(host.begin() + 7, 99, want.begin() + 101);
+  EXPECT_EQ(e.to_vector(), want);
+}
+TEST_P(ShaderDevice, large_copies_and_rows_of_a_matrix_are_exact) {
+  std::vector<std::uint32_t> host(1 << 18);
+  std::iota(host.begin(), host.end(), 0u);
+  const auto b = d.upload<std::uint32_t>(host);
+  EXPECT_EQ(b.to_vector(), host);
+  auto c = d.zeros<std::uint32_t>(5 * 8);
+  Stream s(d);
+  s.copy_2d(c.all(), 8, b.all().slice(3, 100), 10, 7, 5);
+  std::vector<std::uint32_t> rows(5 * 6);
+  s.download_2d(c.all(), 8, rows, 6, 6, 5).wait();
+  for (std::uint32_t r = 0; r < 5; ++r)
+    for (std::uint32_t k = 0; k < 6; ++k) EXPECT_EQ(rows[r * 6 + k], 3 + r * 10 + k);
+}
+TEST_P(ShaderDevice, kernels_run_on_buffers_and_slices) {
+  const auto host = ramp(1000);
+  const auto x = d.upload<float>(host);
+  auto y = d.upload<float>(host);
+  Stream s(d);
+  axpy()(s, grid_for(990, 64), x.all().slice(3, 990), y.all().slice(5, 990), 2.f, 990u);
+  s.wait();
+  const auto got = y.to_vector();
+  for (std::size_t i = 0; i < got.size(); ++i)
+    EXPECT_EQ(got[i], i >= 5 && i < 995 ? host[i] + 2 * host[i - 2] : host[i]) << i;
+}
+TEST_P(ShaderDevice, one_buffer_may_be_two_arguments) {
+  const auto host = ramp(130);
+  auto x = d.upload<float>(host);
+  axpy()(d.stream(), grid_for(60, 64), x.all().slice(0, 60), x.all().slice(61, 60), 1.f, 60u);
+  axpy()(d.stream(), grid_for(130, 64), x, x, 1.f, 130u);
+  d.sync();
+  const auto got = x.to_vector();
+  for (std::size_t i = 0; i < 130; ++i) {
+    const float first = i >= 61 && i < 121 ? host[i] + host[i - 61] : host[i];
+    EXPECT_EQ(got[i], 2 * first) << i;
+  }
+}
+TEST_P(ShaderDevice, work_of_a_stream_is_done_in_order_however_much_it_is) {
+  const auto x = d.upload<float>(std::vector<float>(64, 1.f));
+  auto y = d.zeros<float>(64);
+  Stream s(d);
+  const auto k = axpy();
+  for (int i = 0; i < 3000; ++i) k(s, Dim3{1}, x, y, 1.f, 64u);
+  s.wait();
+  EXPECT_EQ(y.to_vector(), std::vector<float>(64, 3000.f));
+}
+TEST_P(ShaderDevice, streams_are_ordered_by_events) {
+  const auto x = d.upload<float>(std::vector<float>(64, 1.f));
+  auto y = d.zeros<float>(64), z = d.zeros<float>(64);
+  Stream a(d), b(d);
+  Event e(d);
+  EXPECT_TRUE(e.is_complete());
+  axpy()(a, Dim3{1}, x, y, 3.f, 64u);
+  a.record(e);
+  b.wait_for(e);
+  axpy()(b, Dim3{1}, y, z, 2.f, 64u);
+  b.wait();
+  e.wait();
+  EXPECT_TRUE(e.is_complete());
+  EXPECT_EQ(z.to_vector(), std::vector<float>(64, 6.f));
+}
+TEST_P(ShaderDevice, events_time_the_work_between_them) {
+  const auto x = d.upload<float>(ramp(1 << 16));
+  auto y = d.zeros<float>(1 << 16);
+  Stream s(d);
+  Event start(d), stop(d);
+  s.record(start);
+  axpy()(s, grid_for(1 << 16, 64), x, y, 1.f, std::uint32_t(1 << 16));
+  s.record(stop);
+  s.wait();
+  try {
+    const double ms = stop.milliseconds_since(start);
+    EXPECT_GT(ms, 0);
+    EXPECT_LT(ms, 5000);
+  } catch (const Unsupported& e) {
+    GTEST_SKIP() << e.what();
+  }
+}
+TEST_P(ShaderDevice, memory_can_be_freed_while_work_that_uses_it_is_queued) {
+  auto y = d.zeros<float>(64);
+  {
+    const auto x = d.upload<float>(std::vector<float>(64, 1.f));
+    axpy()(d.stream(), Dim3{1}, x, y, 1.f, 64u);
+  }
+  d.sync();
+  EXPECT_EQ(y.to_vector(), std::vector<float>(64, 1.f));
+  const auto before = d.memory();
+  const auto b = d.alloc<float>(1 << 16);
+  EXPECT_EQ(before.free_bytes - d.memory().free_bytes, 4u << 16);
+}
+TEST_P(ShaderDevice, blocks_without_a_shape_take_that_of_the_launch) {
+  KernelImage i = image_from_ptx(axpy_ptx("sm_75"), "axpy");
+  const auto k = d.load(i);
+  const auto x = d.upload<float>(std::vector<float>(96, 1.f));
+  auto y = d.zeros<float>(96);
+  for (const std::uint32_t threads : {32u, 96u, 32u})
+    k(d.stream(), Launch{.grid = {96 / threads}, .block = {threads}}, x, y, 1.f, 96u);
+  d.sync();
+  EXPECT_EQ(y.to_vector(), std::vector<float>(96, 3.f));
+}
+TEST_P(ShaderDevice, wrong_launches_are_refused_as_everywhere) {
+  const auto x = d.zeros<float>(64);
+  auto y = d.zeros<float>(64);
+  EXPECT_THROW(axpy()(d.stream(), Dim3{1}, x, x, 1.f, 64u), ArgumentError);  // y is written
+  EXPECT_THROW(axpy()(d.stream(), Dim3{1}, x, y, 1.f), ArgumentError);
+  const Dim3 grid{1, d.info().max_grid.y + 1, 1};
+  EXPECT_THROW(axpy()(d.stream(), grid, x, y, 1.f, 64u), ArgumentError);
+  const Device emulator = Device::open("emu:sm_75");
+  const auto other = emulator.zeros<float>(64);
+  EXPECT_THROW(axpy()(d.stream(), Dim3{1}, other, y, 1.f, 64u), ArgumentError);
+}
+TEST_P(ShaderDevice, what_it_lacks_is_unsupported_by_name) {
+  Stream s(d);
+  EXPECT_NE(message<Unsupported>([&] { s.capture([](Stream&) {}); }).find("graphs"), std::string::npos);
+  EXPECT_NE(message<Unsupported>([&] { GraphBuilder{d}; }).find("graphs"), std::string::npos);
+  EXPECT_NE(message<Unsupported>([&] { d.tensor_map({}, 0); }).find("TMA"), std::string::npos);
+  EXPECT_NE(message<Unsupported>([&] { d.results(); }).find("emulator"), std::string::npos);
+  EXPECT_NE(message<Unsupported>([&] { d.load(image_from_ptx(axpy_ptx("sm_90"), "axpy")); }).find("sm_90"),
+            std::string::npos);
+  const std::string shared = R"(.version 8.0
+.target sm_75
+.address_size 64
+.visible .entry f(.param .u64 out)
+{
+  .reg .f64 %d<2>;
+  .reg .b64 %rd<2>;
+  ld.param.u64 %rd1, [out];
+  ld.global.f64 %d1, [%rd1];
+  add.f64 %d1, %d1, %d1;
+  st.global.f64 [%rd1], %d1;
+  ret;
+}
+)";
+  EXPECT_NE(message<Unsupported>([&] { d.load(image_from_ptx(shared)); }).find("f64"), std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(vulkan, ShaderDevice, testing::Values("vulkan:0"));
+
+TEST(shader_specs, are_checked) {
+  for (const char* spec : {"vulkan:x", "vulkan:-1", "vulkan:0:sm", "vulkan:0:", "vulkan:1e9"})
+    EXPECT_THROW(Device::open(spec), ArgumentError) << spec;
+  EXPECT_THROW(Device::open("vulkan:9999"), Unsupported);
+}
+
+}  // namespace
+}  // namespace cgp::runtime
