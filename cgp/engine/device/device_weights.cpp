@@ -29,6 +29,17 @@ kernels::QuantizedWeight shape_of(const Program& program, const model::Source& f
   return w;
 }
 
+/// The experts of a weight follow each other.
+WeightLoader::Pieces pieces_of(const Program& program, const model::Source& file,
+                               std::span<const WeightId> weights) {
+  WeightLoader::Pieces pieces;
+  for (WeightId id : weights) {
+    const Weight& one = program.weights[std::size_t(id)];
+    for (std::int64_t e = 0; e < one.experts; ++e) pieces.push_back(data_of(one, file, e).blocks);
+  }
+  return pieces;
+}
+
 /// The format that the weight is packed to; none: it is used as it is stored.
 std::optional<kernels::WeightFormat> packed_format_of(const runtime::Device& device, const Program& program,
                                                       std::span<const WeightId> weights,
@@ -91,7 +102,7 @@ bool DeviceMatrix::packs(const runtime::Device& device, const Program& program, 
 std::uint64_t DeviceMatrix::staged_bytes(const Program& program, const model::Source& file,
                                          std::span<const WeightId> weights) {
   std::uint64_t bytes = 0;
-  for (WeightId id : weights) bytes += data_of(program.weights[std::size_t(id)], file).blocks.size();
+  for (const auto& piece : pieces_of(program, file, weights)) bytes += piece.size();
   return bytes;
 }
 
@@ -99,8 +110,7 @@ DeviceMatrix::DeviceMatrix(WeightLoader& loader, const runtime::Device& device, 
                            const model::Source& file, std::span<const WeightId> weights, bool gated)
     : weight_(shape_of(program, file, weights)),
       packed_format_(packed_format_of(device, program, weights, weight_)) {
-  WeightLoader::Pieces pieces;
-  for (WeightId id : weights) pieces.push_back(data_of(program.weights[std::size_t(id)], file).blocks);
+  const auto pieces = pieces_of(program, file, weights);
   if (!packed_format_) {
     stored_ = device.alloc<std::uint8_t>(staged_bytes(program, file, weights), "weights");
     loader.upload(pieces, stored_.all());
@@ -114,7 +124,7 @@ DeviceMatrix::DeviceMatrix(WeightLoader& loader, const runtime::Device& device, 
                                           .n = weight_.rows,
                                           .k = weight_.cols,
                                           .file = blocks,
-                                          .up = gated ? blocks + pieces[0].size() : 0,
+                                          .up = gated ? blocks + staged_bytes(program, file, weights) / 2 : 0,
                                           .packed = packed_.address()});
 }
 
