@@ -10,6 +10,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/cpu/quant/matmul.h"
+#include "cgp/engine/device/device_experts.h"
 #include "cgp/engine/device/device_plan.h"
 #include "cgp/engine/device/device_weights.h"
 #include "cgp/kernels/activation/activation.h"
@@ -42,12 +43,6 @@ using Bytes = runtime::Buffer<std::uint8_t>;
 
 /// Sequences with at most so many rows in a step read the cache where it lies; longer ones gather its keys first.
 constexpr int32_t kPagedRows = 8;
-
-kernels::Activation activation_of(Activation a) {
-  return a == Activation::silu   ? kernels::Activation::silu
-         : a == Activation::gelu ? kernels::Activation::gelu
-                                 : kernels::Activation::gelu_tanh;
-}
 
 /// a + b, f32 and f16.
 class AddOp : public kernels::row::ElementOp {
@@ -157,7 +152,7 @@ class DeviceBackend final : public Backend {
     stream_.upload(device_control_.all().slice(0, used), host_control_.span().first(used));
     const bool greedy = !out.greedy.empty();
     const bool list = rows_ == int64_t(batch.sequences.size()) && outputs_ == rows_;
-    if (list && !device_.is_emulator() && !profiled_)
+    if (list && !device_.is_emulator() && !profiled_ && experts_.empty())
       replay(greedy);
     else
       issue(stream_, greedy);
@@ -376,7 +371,7 @@ class DeviceBackend final : public Backend {
     const auto a = o.gated ? activation_of(o.activation) : kernels::Activation::identity;
     add(step, out, [=, this, &matrix](runtime::Stream& s) {
       matrix.multiply(s, rows(in), place(in).address, uint64_t(place(in).pitch), place(out).address,
-                      uint64_t(place(out).pitch), workspace_, end, a);
+                      uint64_t(place(out).pitch), workspace_, {.end = end, .activation = a});
     });
     return true;
   }
@@ -411,7 +406,7 @@ class DeviceBackend final : public Backend {
       const uint64_t y = to.address + uint64_t(product.column) * 2;
       add(step, out, [this, &matrix, in, y, to, order](runtime::Stream& s) {
         matrix.multiply(s, rows(in), place(in).address, uint64_t(place(in).pitch), y, uint64_t(to.pitch),
-                        workspace_, kernels::WeightOnlyEnd::store, kernels::Activation::identity, order);
+                        workspace_, {.order = order});
       });
     }
     const auto a = o.activated && !o.gated ? activation_of(o.activation) : kernels::Activation::identity;
@@ -582,7 +577,23 @@ class DeviceBackend final : public Backend {
     kernels::attention(s, p, at);
   }
 
-  void compile(const Step&, const Experts&) { lacks("there is no mixture of experts"); }
+  void compile(const Step& step, const Experts& o) {
+    flush_residual();
+    if (o.residual != o.out || place(o.out).type != DType::f32 || place(o.in).type != DType::f16)
+      lacks("a mixture that is not added to the residual stream", program_.values[std::size_t(o.out)].name);
+    if (!experts_workspace_) experts_workspace_.emplace(program_, device_, options_);
+    const auto& experts =
+        *experts_.emplace_back(std::make_unique<DeviceExperts>(*loader_, device_, program_, *file_, o));
+    for (WeightId id : {o.gate, o.up, o.down}) {
+      const Weight& w = program_.weights[std::size_t(id)];
+      loaded(uint64_t(w.rows * w.cols * w.experts));
+    }
+    const auto rows_most = uint64_t(rows_of(program_.values[std::size_t(o.out)], options_));
+    workspace_bytes_ = std::max(workspace_bytes_, experts.workspace(device_, rows_most));
+    add(step, o.out, [this, &experts, in = o.in, out = o.out](runtime::Stream& s) {
+      experts.run(s, rows(in), place(in), place(out), *experts_workspace_, workspace_);
+    });
+  }
   void compile(const Step& step, const Add& o) {
     flush_residual();
     add(step, o.out, [this, o](runtime::Stream& s) {
@@ -626,12 +637,16 @@ class DeviceBackend final : public Backend {
   void loaded(uint64_t weights) {
     if (!options_.progress) return;
     if (!all_weights_)
-      for (const Step& s : program_.steps)
+      for (const Step& s : program_.steps) {
+        std::vector<WeightId> weights;
         if (const auto* o = std::get_if<Linear>(&s.operation))
-          for (const auto& part : o->parts) {
-            const Weight& w = program_.weights[std::size_t(part.weight)];
-            all_weights_ += uint64_t(w.rows) * uint64_t(w.cols);
-          }
+          for (const auto& part : o->parts) weights.push_back(part.weight);
+        if (const auto* o = std::get_if<Experts>(&s.operation)) weights = {o->gate, o->up, o->down};
+        for (WeightId id : weights) {
+          const Weight& w = program_.weights[std::size_t(id)];
+          all_weights_ += uint64_t(w.rows) * uint64_t(w.cols * w.experts);
+        }
+      }
     loaded_weights_ += weights;
     options_.progress(double(loaded_weights_) / double(all_weights_));
   }
@@ -736,6 +751,8 @@ class DeviceBackend final : public Backend {
   std::vector<Table> ropes_;
   std::map<WeightId, runtime::Buffer<float>> vectors_;
   std::vector<std::unique_ptr<DeviceMatrix>> matrices_;
+  std::vector<std::unique_ptr<DeviceExperts>> experts_;
+  std::optional<ExpertsWorkspace> experts_workspace_;
   std::unique_ptr<WeightLoader> loader_;  ///< while the program is compiled
   runtime::Buffer<std::uint32_t> error_;
   runtime::Buffer<int32_t> greedy_;

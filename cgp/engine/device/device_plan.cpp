@@ -6,6 +6,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/engine/device/device_backend.h"
+#include "cgp/engine/device/device_experts.h"
 #include "cgp/engine/device/device_weights.h"
 
 namespace cgp::engine {
@@ -15,6 +16,12 @@ using std::uint64_t;
 using text::cat;
 
 namespace device_plan {
+
+kernels::Activation activation_of(Activation a) {
+  return a == Activation::silu   ? kernels::Activation::silu
+         : a == Activation::gelu ? kernels::Activation::gelu
+                                 : kernels::Activation::gelu_tanh;
+}
 
 kernels::KvCacheShape cache_shape(const Program& p, const BackendOptions& o) {
   kernels::KvCacheShape c;
@@ -42,7 +49,10 @@ void require_supported(const Program& p, const runtime::Device& device, const Ba
   if (const auto why = kernels::reject(cache_shape(p, o)); !why.empty()) lacks(why);
   for (const Step& s : p.steps) {
     const std::string where = s.layer == kNone ? p.architecture : cat(p.architecture, ", layer ", s.layer);
-    if (std::holds_alternative<Experts>(s.operation)) lacks("there is no mixture of experts", where);
+    if (const auto* e = std::get_if<Experts>(&s.operation))
+      if (const int64_t inner = p.weights[std::size_t(e->gate)].rows;
+          inner % 8 || p.values[std::size_t(e->in)].width % 8)
+        lacks(cat("experts of ", inner, " hidden values; multiples of 8 are possible"), where);
   }
 }
 
@@ -104,14 +114,20 @@ MemoryEstimate device_memory(const Program& p, const model::Source& file, const 
   require_supported(p, device, o);
   MemoryEstimate out;
   uint64_t staged = 0;
-  for (const Step& s : p.steps)
+  for (const Step& s : p.steps) {
+    if (const auto* e = std::get_if<Experts>(&s.operation)) {
+      out.weights += int64_t(DeviceExperts::bytes_for(device, p, file, *e));
+      for (const std::vector<WeightId>& w : {std::vector{e->gate, e->up}, std::vector{e->down}})
+        staged = std::max(staged, DeviceMatrix::staged_bytes(p, file, w));
+    }
     if (const auto* l = std::get_if<Linear>(&s.operation))
       for (const Product& product : products_of(*l, p, file)) {
         out.weights += int64_t(DeviceMatrix::bytes_for(device, p, file, product.weights));
         staged = std::max(staged, DeviceMatrix::staged_bytes(p, file, product.weights));
       }
+  }
   out.cache = int64_t(cache_bytes(p, o));
-  out.workspace = int64_t(value_bytes(p, o) + staged);
+  out.workspace = int64_t(value_bytes(p, o) + ExpertsWorkspace::bytes(p, o) + staged);
   for (const RopeTable& t : p.rope_tables) out.workspace += int64_t(t.frequencies.size()) * 8 * p.context;
   return out;
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cgp/engine/backend.h"
+#include "cgp/kernels/activation/activation.h"
 #include "cgp/kernels/kv_cache/kv_cache.h"
 #include "cgp/model/source/source.h"
 #include "cgp/runtime/device.h"
@@ -52,6 +53,8 @@ std::int64_t columns_of(const Program& p, const BackendOptions& o);
 std::int64_t rows_of(const Value& v, const BackendOptions& o);
 /// Columns of the results of products that are on their way to their values.
 std::int64_t widest_product(const Program& p);
+
+kernels::Activation activation_of(Activation a);
 
 /// Throws Unsupported: `what` the kernels lack, for the operation `where`.
 [[noreturn]] void lacks(std::string what, std::string where = {});

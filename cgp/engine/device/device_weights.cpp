@@ -24,17 +24,31 @@ kernels::QuantizedWeight shape_of(const Program& program, const model::Source& f
   for (WeightId id : weights) {
     const Weight& one = program.weights[std::size_t(id)];
     w.format = kernels::quantized_format_named(quant::info(data_of(one, file).format).name);
-    w.rows += std::uint64_t(one.rows), w.cols = std::uint64_t(one.cols);
+    w.rows += std::uint64_t(one.rows * one.experts), w.cols = std::uint64_t(one.cols);
   }
   return w;
 }
 
+/// The experts of a weight follow each other.
+WeightLoader::Pieces pieces_of(const Program& program, const model::Source& file,
+                               std::span<const WeightId> weights) {
+  WeightLoader::Pieces pieces;
+  for (WeightId id : weights) {
+    const Weight& one = program.weights[std::size_t(id)];
+    for (std::int64_t e = 0; e < one.experts; ++e) pieces.push_back(data_of(one, file, e).blocks);
+  }
+  return pieces;
+}
+
 /// The format that the weight is packed to; none: it is used as it is stored.
-std::optional<kernels::WeightFormat> packed_format_of(const runtime::Device& device,
+std::optional<kernels::WeightFormat> packed_format_of(const runtime::Device& device, const Program& program,
+                                                      std::span<const WeightId> weights,
                                                       const kernels::QuantizedWeight& w) {
   const auto& info = device.info();
   const auto format = kernels::packed_format(w.format);
   if (!format || info.cc() / 10 != 9) return {};
+  for (WeightId id : weights)  // experts begin with a tile
+    if (const Weight& one = program.weights[std::size_t(id)]; one.experts > 1 && one.rows % 16) return {};
   kernels::WeightOnlyProblem p{*format, DType::f16, 1, w.rows, w.cols, 256, 0, 256, 256, 0};
   if (!kernels::reject(p).empty()) return {};
   p.m = kStreamedRows + 1;
@@ -46,7 +60,7 @@ std::optional<kernels::WeightFormat> packed_format_of(const runtime::Device& dev
 std::uint64_t DeviceMatrix::bytes_for(const runtime::Device& device, const Program& program,
                                       const model::Source& file, std::span<const WeightId> weights) {
   const auto w = shape_of(program, file, weights);
-  const auto format = packed_format_of(device, w);
+  const auto format = packed_format_of(device, program, weights, w);
   return format ? kernels::packed_bytes(*format, w.rows, w.cols) : staged_bytes(program, file, weights);
 }
 
@@ -82,21 +96,21 @@ std::uint64_t WeightLoader::stage(const Pieces& pieces) {
 
 bool DeviceMatrix::packs(const runtime::Device& device, const Program& program, const model::Source& file,
                          std::span<const WeightId> weights) {
-  return packed_format_of(device, shape_of(program, file, weights)).has_value();
+  return packed_format_of(device, program, weights, shape_of(program, file, weights)).has_value();
 }
 
 std::uint64_t DeviceMatrix::staged_bytes(const Program& program, const model::Source& file,
                                          std::span<const WeightId> weights) {
   std::uint64_t bytes = 0;
-  for (WeightId id : weights) bytes += data_of(program.weights[std::size_t(id)], file).blocks.size();
+  for (const auto& piece : pieces_of(program, file, weights)) bytes += piece.size();
   return bytes;
 }
 
 DeviceMatrix::DeviceMatrix(WeightLoader& loader, const runtime::Device& device, const Program& program,
                            const model::Source& file, std::span<const WeightId> weights, bool gated)
-    : weight_(shape_of(program, file, weights)), packed_format_(packed_format_of(device, weight_)) {
-  WeightLoader::Pieces pieces;
-  for (WeightId id : weights) pieces.push_back(data_of(program.weights[std::size_t(id)], file).blocks);
+    : weight_(shape_of(program, file, weights)),
+      packed_format_(packed_format_of(device, program, weights, weight_)) {
+  const auto pieces = pieces_of(program, file, weights);
   if (!packed_format_) {
     stored_ = device.alloc<std::uint8_t>(staged_bytes(program, file, weights), "weights");
     loader.upload(pieces, stored_.all());
@@ -110,7 +124,7 @@ DeviceMatrix::DeviceMatrix(WeightLoader& loader, const runtime::Device& device, 
                                           .n = weight_.rows,
                                           .k = weight_.cols,
                                           .file = blocks,
-                                          .up = gated ? blocks + pieces[0].size() : 0,
+                                          .up = gated ? blocks + staged_bytes(program, file, weights) / 2 : 0,
                                           .packed = packed_.address()});
 }
 
@@ -129,18 +143,23 @@ std::uint64_t DeviceMatrix::workspace(const runtime::Device& device, std::uint64
 
 void DeviceMatrix::multiply(runtime::Stream& s, std::uint64_t m, std::uint64_t x, std::uint64_t ldx,
                             std::uint64_t y, std::uint64_t ldy,
-                            const runtime::Buffer<std::uint8_t>& workspace, kernels::WeightOnlyEnd end,
-                            kernels::Activation activation, kernels::WeightOnlyOrder order) const {
+                            const runtime::Buffer<std::uint8_t>& workspace, const Options& o) const {
+  const std::uint64_t n = o.rows ? o.rows : rows();
   if (packed_format_) {
-    kernels::WeightOnlyProblem p{*packed_format_,   DType::f16, m,  rows(), cols(), x, ldx,
-                                 packed_.address(), y,          ldy};
-    p.pdl = true, p.end = end, p.activation = activation, p.order = order;
+    const std::uint64_t skipped = packed_.size() / ((rows() + 31) / 32 * 32) * o.first;
+    kernels::WeightOnlyProblem p{
+        *packed_format_, DType::f16, m, n, cols(), x, ldx, packed_.address() + skipped, y, ldy};
+    p.pdl = true, p.end = o.end, p.activation = o.activation, p.order = o.order;
     return m <= kStreamedRows ? kernels::weight_only_gemm(s, p) : kernels::weight_wgmma_gemm(s, p);
   }
   const auto* backend = s.device().backend().get();
+  const DType type = o.end == kernels::WeightOnlyEnd::store_f32 ? DType::f32 : DType::f16;
   kernels::QuantizedMatmul p = problem(backend, m);
+  const std::uint64_t row = stored_.size() / rows();
+  p.weight.rows = n;
+  p.weight.codes = std::as_const(stored_).all().slice(o.first * row, n * row);
   p.x = View(x, (m - 1) * ldx + cols(), DType::f16, false, backend), p.x_layout.pitch = ldx;
-  p.y = View(y, (m - 1) * ldy + rows(), DType::f16, true, backend), p.y_layout.pitch = ldy;
+  p.y = View(y, (m - 1) * ldy + n, type, true, backend), p.y_layout.pitch = ldy;
   p.workspace = View(workspace.address(), workspace.size(), DType::u8, true, backend);
   kernels::quantized_matmul(s, p);
 }

@@ -39,7 +39,7 @@ class WeightLoader {
   runtime::Stream stream_;
 };
 
-/// y = x W' for f16 x: rows of several weights of a file, one after the other.
+/// y = x W' for f16 x: rows of several weights of a file, one after the other; of a mixture all experts.
 class DeviceMatrix {
  public:
   /// gated: two weights of one shape, a gate and its up; where they are packed, 8 rows of each in turns.
@@ -58,12 +58,17 @@ class DeviceMatrix {
   std::uint64_t cols() const { return weight_.cols; }
   /// Bytes that multiply() needs for m rows.
   std::uint64_t workspace(const runtime::Device& device, std::uint64_t m) const;
-  /// x and y: addresses of rows ldx and ldy elements apart; x is f16, y what `end` says.
+  struct Options {
+    kernels::WeightOnlyEnd end =
+        kernels::WeightOnlyEnd::store;  ///< weights that are not packed: store, store_f32
+    kernels::Activation activation = kernels::Activation::identity;
+    kernels::WeightOnlyOrder order = kernels::WeightOnlyOrder::after;
+    std::uint64_t first = 0, rows = 0;  ///< of the matrix: those of one expert; 0: all
+  };
+  /// x and y: addresses of rows ldx and ldy elements apart; x is f16, y what the end says.
   void multiply(runtime::Stream& s, std::uint64_t m, std::uint64_t x, std::uint64_t ldx, std::uint64_t y,
                 std::uint64_t ldy, const runtime::Buffer<std::uint8_t>& workspace,
-                kernels::WeightOnlyEnd end = kernels::WeightOnlyEnd::store,
-                kernels::Activation activation = kernels::Activation::identity,
-                kernels::WeightOnlyOrder order = kernels::WeightOnlyOrder::after) const;
+                const Options& options) const;
 
  private:
   kernels::QuantizedMatmul problem(const runtime::Backend* backend, std::uint64_t m) const;

@@ -9,6 +9,7 @@
 #include "cgp/emu/policy.h"
 #include "cgp/kernels/common/array.h"
 #include "cgp/kernels/decode_linear/decode_norm.h"
+#include "cgp/kernels/decode_linear/moe_combine.h"
 #include "cgp/testing/kernel_test.h"
 
 using namespace cgp;
@@ -276,6 +277,35 @@ TEST(decode_norm, bad_arguments_name_the_argument) {
   EXPECT_NE(reject(p).find("x and its rows"), std::string::npos);
 }
 
+TEST(moe_combine, each_token_gets_its_experts) {
+  const auto device = runtime::Device::open("emu:sm_80");
+  const std::uint64_t tokens = 3, used = 2, k = 1100, ldo = k + 4;
+  const auto y = random_array(DType::f32, {tokens * used * k}, 1);
+  HostArray out = random_array(DType::f32, {tokens * ldo}, 2);
+  const auto before = out;
+  const std::vector<std::uint32_t> rows{4, 0, 1, 5, 2, 3};
+  const std::vector<float> weights{0.25f, 0.75f, 1, 0, 0.5f, 0.125f};
+  Arrays a(device);
+  auto rows_at = device.upload<std::uint32_t>(rows);
+  auto weights_at = device.upload<float>(weights);
+  MoeCombine p{tokens, used, k, a.put(y), rows_at.address(), weights_at.address(), a.put(out), ldo};
+  runtime::Stream s(device);
+  moe_combine(s, p);
+  s.wait();
+  a.fetch(a.last(), out);
+  for (std::uint64_t i = 0; i < tokens; ++i)
+    for (std::uint64_t j = 0; j < ldo; ++j) {
+      double want = before.at(i * ldo + j);
+      for (std::uint64_t e = 0; e < used && j < k; ++e)
+        want += double(weights[i * used + e]) * y.at(rows[i * used + e] * k + j);
+      ASSERT_NEAR(out.at(i * ldo + j), want, 1e-6) << i << " " << j;
+    }
+  p.k = 1102;
+  EXPECT_NE(reject(p).find("k = 1102"), std::string::npos);
+  p.used = 0;
+  EXPECT_THROW(moe_combine(s, p), ArgumentError);
+}
+
 TEST(decode_linear_config, names_are_read_back) {
   for (const auto& v : decode_linear_variants())
     EXPECT_EQ(parse_config<DecodeLinearConfig>("decode_linear", v.name).name(), v.name);
@@ -288,6 +318,7 @@ TEST(decode_linear, every_variant_assembles_without_spills) {
                                  auto all = decode_linear_variants();
                                  all.push_back(decode_norm_variant({DType::f16, 4096, true}));
                                  all.push_back(decode_norm_variant({DType::bf16, 5000, false}));
+                                 all.push_back(moe_combine_variant({8}));
                                  return all;
                                }()),
       [](const auto& image, const auto& a) {  // two blocks fit a multiprocessor

@@ -235,7 +235,11 @@ class Product {
       const Val<pred> there = (u.row.back() < p_.m) & (unit < p_.k / 8u);
       u.words.emplace_back();
       auto& w = u.words.back();
-      for (const auto& v : x.template ld_if<4>(there, quad_, Val<b32>(0))) w.push_back(v);
+      // Nothing that this launch waited for has made it drop what L1 has of an older x.
+      const auto words = c_.order == WeightOnlyOrder::beside
+                             ? x.template ld_if<4, relaxed, gpu>(there, quad_, Val<b32>(0))
+                             : x.template ld_if<4>(there, quad_, Val<b32>(0));
+      for (const auto& v : words) w.push_back(v);
     }
     return u;
   }
