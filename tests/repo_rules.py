@@ -29,6 +29,7 @@ MAY_USE = {
     "launch": {"dsl", "runtime", "ptx", "base"},
     "kernels": {"launch", "dsl", "runtime", "ptx", "quant", "base"},
     "engine": {"kernels", "launch", "runtime", "cpu", "model", "quant", "base"},
+    "serve": {"engine", "model", "base"},
     # What benchmarks of the core measure with.
     "profile/measure": {"runtime", "ptx", "emu", "cuda", "base"},
     "profile/counters": {"profile/measure", "runtime", "ptx", "emu", "cuda", "base"},

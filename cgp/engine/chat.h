@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cgp/engine/llm.h"
+#include "cgp/model/template/value.h"
 
 namespace cgp::engine {
 
@@ -17,6 +18,10 @@ struct Message {
 /// Ids of the conversation, ready for the assistant's answer. Special tokens are read in the template and in the messages alike, as
 /// Hugging Face does. Throws Unsupported where the file has no template, and what the template throws.
 std::vector<Token> chat_prompt(const model::Tokenizer& tokenizer, const std::vector<Message>& messages);
+/// The same of a list of dicts, with what else the template reads of them. `tools`: descriptions of functions, or none;
+/// Unsupported where the template takes none.
+std::vector<Token> chat_prompt(const model::Tokenizer& tokenizer, const model::Value& messages,
+                               const model::Value& tools);
 
 class Chat {
  public:

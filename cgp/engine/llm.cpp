@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <numeric>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
@@ -54,7 +55,7 @@ LLM::~LLM() = default;
 
 LLM LLM::load(const std::string& path, const LoadOptions& o) {
   const auto start = Clock::now();
-  if (o.context < 0 || o.sequences < 1 || o.chunk < 1 || o.lookup_tokens < 0)
+  if (o.context < 0 || o.sequences < 1 || o.chunk < 1 || o.lookup_tokens < 0 || o.cache_tokens < 0)
     throw ArgumentError(
         ErrorText{"context, sequences and chunk are positive",
                   {},
@@ -64,6 +65,13 @@ LLM LLM::load(const std::string& path, const LoadOptions& o) {
   llm.file_ = row_major(model::Source::open(path));
   Program program = build(*llm.file_, {o.context});
   if (o.context == 0 && program.context > kDefaultContext) program = build(*llm.file_, {kDefaultContext});
+  if (o.embeddings) {
+    if (o.device != "cpu")
+      throw Unsupported(
+          ErrorText{"embeddings are made on the processor", o.device, {}, "use the device cpu"});
+    program = without_lm_head(std::move(program));
+    llm.embeds_ = true;
+  }
   llm.tokenizer_ = std::make_unique<model::Tokenizer>(model::Tokenizer::open(*llm.file_));
   BackendOptions b;
   b.cache = o.cache, b.activations = o.activations, b.threads = o.threads,
@@ -71,7 +79,11 @@ LLM LLM::load(const std::string& path, const LoadOptions& o) {
   b.progress = o.progress;
   b.max_rows = o.chunk, b.max_sequences = o.sequences;
   b.max_outputs = std::max<int64_t>(b.max_outputs, o.sequences * (1 + o.lookup_tokens));
-  b.pages = o.sequences * ((program.context + b.page_tokens - 1) / b.page_tokens);
+  if (o.embeddings) b.max_outputs = b.max_rows;
+  const int64_t pages_of_one = (program.context + b.page_tokens - 1) / b.page_tokens;
+  b.pages = o.cache_tokens == 0
+                ? o.sequences * pages_of_one
+                : std::max(pages_of_one, (o.cache_tokens + b.page_tokens - 1) / b.page_tokens);
   if (o.device == "cpu") {
     check_memory(path, cpu_memory(program, *llm.file_, b));
     llm.backend_ = make_cpu_backend(std::move(program), llm.file_, b);
@@ -79,6 +91,7 @@ LLM LLM::load(const std::string& path, const LoadOptions& o) {
     llm.backend_ = make_device_backend(std::move(program), llm.file_, runtime::Device::open(o.device), b);
   }
   llm.scheduling_.lookup_tokens = o.lookup_tokens;
+  llm.scheduling_.prompt_rows = o.prompt_rows;
   llm.scheduler_ = std::make_unique<Scheduler>(*llm.backend_, llm.tokenizer_.get(), llm.scheduling_);
   llm.load_seconds_ = seconds_since(start);
   return llm;
@@ -100,6 +113,38 @@ Completion LLM::generate(Request request) {
   }
   Completion out = *scheduler_->take(id);
   if (out.reason == FinishReason::error) throw Error(out.error);
+  return out;
+}
+
+std::vector<float> LLM::embed(std::span<const Token> tokens) {
+  const BackendOptions& o = backend_->options();
+  const auto count = int64_t(tokens.size());
+  if (!embeds_ || count == 0 || count > backend_->program().context)
+    throw ArgumentError(ErrorText{
+        "a model that was loaded for embeddings takes 1 token to its context",
+        {},
+        cat(count, " tokens of ", backend_->program().context, embeds_ ? "" : ", loaded to generate"),
+        {}});
+  const auto width = std::size_t(backend_->program().values[std::size_t(backend_->program().logits)].width);
+  std::vector<std::int32_t> pages(std::size_t((count + o.page_tokens - 1) / o.page_tokens)), outputs;
+  std::iota(pages.begin(), pages.end(), 0);
+  std::vector<float> states;
+  std::vector<double> mean(width);
+  for (int64_t first = 0, rows; first < count; first += rows) {
+    rows = std::min(count - first, o.max_rows);
+    outputs.resize(std::size_t(rows));
+    std::iota(outputs.begin(), outputs.end(), 0);
+    states.resize(outputs.size() * width);
+    const BatchSequence sequence{0, std::int32_t(rows), std::int32_t(first), pages};
+    backend_->run({tokens.subspan(std::size_t(first), std::size_t(rows)), {&sequence, 1}, outputs},
+                  {states, {}});
+    for (std::size_t i = 0; i < states.size(); ++i) mean[i % width] += states[i];
+  }
+  double squares = 0;
+  for (const double m : mean) squares += m * m;
+  const double length = std::sqrt(squares);
+  std::vector<float> out(width);
+  for (std::size_t i = 0; i < width && length > 0; ++i) out[i] = float(mean[i] / length);
   return out;
 }
 

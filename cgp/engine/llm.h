@@ -22,7 +22,10 @@ struct LoadOptions {
   ActivationType activations = ActivationType::automatic;
   int threads = 0;  ///< 0: all processors
   bool batch_invariant = false;
+  std::int64_t cache_tokens = 0;   ///< of all sequences; 0: context * sequences
+  std::int64_t prompt_rows = 0;    ///< SchedulerOptions::prompt_rows
   std::int64_t lookup_tokens = 0;  ///< SchedulerOptions
+  bool embeddings = false;         ///< embed() alone; on the processor
   std::function<void(double fraction)> progress = {};
 };
 
@@ -48,6 +51,11 @@ class LLM {
   /// one), of which the second half is predicted. ArgumentError for a text shorter than two chunks.
   Perplexity perplexity(std::string_view text, std::int64_t context = 512);
 
+  /// The mean of the tokens' hidden states behind the last norm, divided by its length (Euclidean). ArgumentError without
+  /// LoadOptions::embeddings, and for none or more tokens than the context. Not beside requests of scheduler().
+  std::vector<float> embed(std::span<const Token> tokens);
+  bool embeds() const { return embeds_; }
+
   /// For Request::mask, through grammar_mask(). What the vocabulary needs for grammars is made by the first call.
   model::CompiledGrammar compile(const model::Grammar& grammar);
 
@@ -67,6 +75,7 @@ class LLM {
   SchedulerOptions scheduling_;
   std::unique_ptr<Scheduler> scheduler_;
   double load_seconds_ = 0;
+  bool embeds_ = false;
 };
 
 }  // namespace cgp::engine

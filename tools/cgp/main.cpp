@@ -43,6 +43,8 @@ struct CommandLine {
   TokenizeOptions tokenize;
   GenerateOptions generate, chat;
   PerplexityOptions perplexity;
+  ServeCommandOptions serve;
+  QuantizeCommandOptions quantize;
   ProfilerOptions profiler;
 };
 
@@ -330,6 +332,71 @@ void declare_chat(CLI::App& app, CommandLine& c) {
       "  echo 'What is a GPU?' | cgp chat model.gguf --json");
 }
 
+void declare_serve(CLI::App& app, CommandLine& c) {
+  ModelOptions& m = c.serve.model;
+  serve::ServeOptions& s = c.serve.serve;
+  declare_model(app, m);
+  m.sequences = 16, m.prompt_rows = 64, m.cache_tokens = 32768;
+  app.add_option("--host", s.host, "The address to listen on; 0.0.0.0: all of this machine")
+      ->capture_default_str();
+  app.add_option("--port", s.port, "0: one that is free")->check(CLI::Range(0, 65535))->capture_default_str();
+  app.add_option("--name", s.model, "What requests call the model; else the name of the file");
+  CLI::Option* const key =
+      app.add_option("--api-key", s.api_key, "What clients must send as 'Authorization: Bearer KEY'")
+          ->envname("CGP_API_KEY");
+  app.add_option("--api-key-file", c.serve.api_key_file, "A file that holds the key")->excludes(key);
+  app.add_option("--parallel", m.sequences, "Sequences of a batch, at most; others wait")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  app.add_option("--cache-tokens", m.cache_tokens,
+                 "Tokens that the key-value cache holds, and never less than one context")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option(
+         "--prompt-rows", m.prompt_rows,
+         "Tokens of prompts in a step while others generate: more makes prompts faster and answers less even")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_flag("--embeddings", m.embeddings, "Give embeddings instead of text");
+  app.add_option("--max-body", s.max_body, "Bytes of a request, at most")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--max-active", s.max_active,
+                 "Sequences that run or wait, at most; more are answered with 429")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--idle-timeout", s.idle_seconds, "Seconds without a byte from or to a client")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--request-timeout", s.request_seconds, "Seconds of an answer, at most")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--drain", s.drain_seconds, "Seconds that answers get to end after SIGTERM")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.footer(
+      "Examples:\n  cgp serve model.gguf\n  cgp serve model.gguf --host 0.0.0.0 --api-key-file key.txt\n"
+      "  curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", "
+      "\"content\": \"Hello\"}]}'");
+}
+
+void declare_quantize(CLI::App& app, CommandLine& c) {
+  QuantizeCommandOptions& o = c.quantize;
+  app.add_option("IN", o.in, "A GGUF file, best in F16, BF16 or F32")->required();
+  app.add_option("OUT", o.out, "The file to write")->required();
+  app.add_option(
+         "TYPE", o.type,
+         "F32 F16 BF16 Q8_0 Q6_K Q5_K_M Q5_K_S Q5_1 Q5_0 Q4_K_M Q4_K_S Q4_1 Q4_0 Q3_K_L Q3_K_M Q3_K_S Q2_K "
+         "TQ2_0 TQ1_0")
+      ->required();
+  app.add_flag("--requantize", o.requantize,
+               "Take tensors that are quantised already, which loses more than from F16");
+  app.footer(
+      "Examples:\n  cgp quantize model-f16.gguf model-q4.gguf Q4_K_M\n  cgp quantize model-f16.gguf "
+      "model-q8.gguf Q8_0 "
+      "--json");
+}
+
 void declare_perplexity(CLI::App& app, CommandLine& c) {
   PerplexityOptions& o = c.perplexity;
   declare_model(app, o.model);
@@ -457,6 +524,10 @@ const std::vector<Command>& commands() {
          [](const Context& x, const CommandLine& c) { return generate(x, c.generate); }},
         {"chat", "Talk to a model", declare_chat,
          [](const Context& x, const CommandLine& c) { return chat(x, c.chat); }},
+        {"serve", "Answer OpenAI's HTTP requests with a model, and chat in a browser", declare_serve,
+         [](const Context& x, const CommandLine& c) { return serve(x, c.serve); }},
+        {"quantize", "Write a model file with smaller weights", declare_quantize,
+         [](const Context& x, const CommandLine& c) { return quantize(x, c.quantize); }},
         {"perplexity", "Say how well a model predicts a text", declare_perplexity,
          [](const Context& x, const CommandLine& c) { return perplexity(x, c.perplexity); }},
         {"run", "Run a kernel, a PTX file or a launch spec, checked", declare_run,

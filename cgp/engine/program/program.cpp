@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cgp/engine/program/program.h"
 
+#include <algorithm>
+
+#include "cgp/base/error.h"
 #include "cgp/base/text.h"
 
 namespace cgp::engine {
@@ -170,6 +173,19 @@ std::string_view name(Role role) {
 }
 
 std::string reject(const Program& program) { return Checker(program).run(); }
+
+Program without_lm_head(Program p) {
+  const auto head = std::find_if(p.steps.begin(), p.steps.end(), [](const Step& s) {
+    return s.role == Role::lm_head && std::holds_alternative<Linear>(s.operation);
+  });
+  if (head == p.steps.end())
+    throw ArgumentError(
+        ErrorText{"a program has a head to leave out", p.architecture, "no operation is one", {}});
+  p.logits = std::get<Linear>(head->operation).in;
+  p.values[std::size_t(p.logits)].type = ValueType::f32;
+  p.steps.erase(head, p.steps.end());
+  return p;
+}
 
 std::string text_of(const Program& p) {
   std::string out;

@@ -176,6 +176,10 @@ struct Program {
 /// is none); empty: it is one. Backends may rely on it.
 std::string reject(const Program& program);
 
+/// The same up to what the language model's head reads: `logits` is then the hidden state behind the last norm. ArgumentError where
+/// no operation is the head.
+Program without_lm_head(Program program);
+
 /// One line for each step, for people.
 std::string text_of(const Program& program);
 

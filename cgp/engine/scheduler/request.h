@@ -35,6 +35,8 @@ struct Request {
   std::shared_ptr<TokenMask> mask;
   /// Text as it comes, valid UTF-8, never part of a stop string. false: the request is cancelled. May be empty.
   std::function<bool(std::string_view text)> on_text;
+  /// Each token as it is drawn, before its text. May be empty.
+  std::function<void(const model::Sampled& token)> on_token;
 };
 
 enum class FinishReason : std::uint8_t {

@@ -50,12 +50,13 @@ Scheduler::Scheduler(Backend& backend, const model::Tokenizer* tokenizer, Schedu
       tokenizer_(tokenizer),
       options_(options),
       cache_(backend.options().pages, backend.options().page_tokens) {
-  if (options_.chunk < 0 || options_.lookup_tokens < 0)
+  if (options_.chunk < 0 || options_.prompt_rows < 0 || options_.lookup_tokens < 0)
     throw ArgumentError(ErrorText{"rows of a step are not negative",
                                   {},
                                   cat("chunk ", options_.chunk, ", lookup_tokens ", options_.lookup_tokens),
                                   {}});
   if (options_.chunk == 0) options_.chunk = backend.options().max_rows;
+  if (options_.prompt_rows == 0) options_.prompt_rows = options_.chunk;
 }
 Scheduler::~Scheduler() = default;
 
@@ -219,7 +220,8 @@ void Scheduler::plan() {
       break;
     }
     if (again) continue;
-    int64_t chunk = std::min(options_.chunk, o.max_rows - int64_t(tokens_.size()));
+    int64_t chunk = std::min(tokens_.empty() ? options_.chunk : options_.prompt_rows,
+                             o.max_rows - int64_t(tokens_.size()));
     const auto plan_prompt = [&](Job& job) {
       const int64_t before = int64_t(tokens_.size());
       const bool planned = chunk > 0 && plan_rows(job, chunk);
@@ -245,6 +247,7 @@ bool Scheduler::accept(Job& job, const model::Sampled& sampled) {
   job.known.push_back(token);
   job.result.ids.push_back(token);
   if (job.request.logprobs) job.result.tokens.push_back(sampled);
+  if (job.request.on_token) job.request.on_token(sampled);
   if (job.request.mask) job.request.mask->accept(token);
   const bool ends = tokenizer_ && !job.request.ignore_end && tokenizer_->ends_generation(token);
   const bool full = int64_t(job.result.ids.size()) >= job.request.max_tokens ||

@@ -22,6 +22,8 @@ using RequestId = std::int64_t;
 
 struct SchedulerOptions {
   std::int64_t chunk = 0;  ///< rows of prompts in a step, at most; 0: as many as the backend takes
+  /// The same of a step that generates, too: what sequences wait for their next token. 0: chunk.
+  std::int64_t prompt_rows = 0;
   /// Prompt lookup (Saxena, 2023): up to so many tokens that followed the last ones earlier in the text are tried at once, and
   /// kept as far as they are what the sampler draws: results do not change. 0: off.
   std::int64_t lookup_tokens = 0;

@@ -108,11 +108,24 @@ void GgufWriter::add(std::string_view key, const GgufValue& value) {
 
 void GgufWriter::add_tensor(std::string_view name, const GgmlType& type, std::vector<std::uint64_t> shape,
                             std::span<const std::byte> data) {
+  add({std::string(name), &type, std::move(shape), data.size(), data, {}});
+}
+
+void GgufWriter::add_tensor(std::string_view name, const GgmlType& type, std::vector<std::uint64_t> shape,
+                            std::function<std::vector<std::byte>()> make) {
+  std::uint64_t size = shape.empty() ? 0 : shape[0] / type.block_elements * type.block_bytes;
+  for (std::size_t i = 1; i < shape.size(); ++i) size *= shape[i];
+  add({std::string(name), &type, std::move(shape), size, {}, std::move(make)});
+}
+
+void GgufWriter::add(Tensor tensor) {
   auto fail = [&](std::string rule, std::string why) {
-    throw ArgumentError(ErrorText{std::move(rule), cat("tensor '", name, "'"), std::move(why), {}});
+    throw ArgumentError(ErrorText{std::move(rule), cat("tensor '", tensor.name, "'"), std::move(why), {}});
   };
+  const auto& shape = tensor.shape;
+  const GgmlType& type = *tensor.type;
   for (const Tensor& t : tensors_)
-    if (t.name == name) fail("a tensor must be added once", "the name is there");
+    if (t.name == tensor.name) fail("a tensor must be added once", "the name is there");
   if (shape.empty() || shape.size() > 4)
     fail("a tensor must have 1 to 4 dimensions", cat("it has ", shape.size()));
   if (shape[0] % type.block_elements != 0)
@@ -122,10 +135,10 @@ void GgufWriter::add_tensor(std::string_view name, const GgmlType& type, std::ve
   bool fits = !__builtin_mul_overflow(size, std::uint64_t(type.block_bytes), &size);
   for (std::size_t i = 1; i < shape.size(); ++i)
     fits = fits && !__builtin_mul_overflow(size, shape[i], &size);
-  if (!fits || size != data.size())
+  if (!fits || size != tensor.size)
     fail("a tensor's data must have the size of its shape",
-         cat("the shape needs ", size, " bytes, ", data.size(), " are given"));
-  tensors_.push_back({std::string(name), &type, std::move(shape), data});
+         cat("the shape needs ", size, " bytes, ", tensor.size, " are given"));
+  tensors_.push_back(std::move(tensor));
 }
 
 std::string GgufWriter::header() const {
@@ -141,7 +154,7 @@ std::string GgufWriter::header() const {
     for (std::uint64_t size : t.shape) put_scalar(out, size);
     put_scalar(out, t.type->id);
     put_scalar(out, offset);
-    offset += (t.data.size() + alignment_ - 1) / alignment_ * alignment_;
+    offset += (t.size + alignment_ - 1) / alignment_ * alignment_;
   }
   out.resize((out.size() + alignment_ - 1) / alignment_ * alignment_);
   return out;
@@ -151,8 +164,16 @@ template <class Sink>
 void GgufWriter::write_to(Sink&& sink) const {
   sink(header());
   for (const Tensor& t : tensors_) {
-    sink(std::string_view(reinterpret_cast<const char*>(t.data.data()), t.data.size()));
-    sink(std::string((alignment_ - t.data.size() % alignment_) % alignment_, '\0'));
+    std::vector<std::byte> made;
+    if (t.make) made = t.make();
+    const auto data = t.make ? std::span<const std::byte>(made) : t.data;
+    if (data.size() != t.size)
+      throw ArgumentError(ErrorText{"a tensor's data must have the size of its shape",
+                                    cat("tensor '", t.name, "'"),
+                                    cat(t.size, " bytes, ", data.size(), " were made"),
+                                    {}});
+    sink(std::string_view(reinterpret_cast<const char*>(data.data()), data.size()));
+    sink(std::string((alignment_ - t.size % alignment_) % alignment_, '\0'));
   }
 }
 

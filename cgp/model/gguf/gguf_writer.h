@@ -3,6 +3,7 @@
 // Writes GGUF version 3: keys, then tensors, then one pass over their data.
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,6 +41,9 @@ class GgufWriter {
   /// shape (shape[0] varies fastest), or a name comes twice.
   void add_tensor(std::string_view name, const GgmlType& type, std::vector<std::uint64_t> shape,
                   std::span<const std::byte> data);
+  /// The same of data that `make` gives when it is written, so that not all of a file is in memory.
+  void add_tensor(std::string_view name, const GgmlType& type, std::vector<std::uint64_t> shape,
+                  std::function<std::vector<std::byte>()> make);
 
   /// The whole file in memory.
   std::string bytes() const;
@@ -51,13 +55,16 @@ class GgufWriter {
     std::string name;
     const GgmlType* type;
     std::vector<std::uint64_t> shape;
+    std::uint64_t size;  ///< bytes
     std::span<const std::byte> data;
+    std::function<std::vector<std::byte>()> make;  ///< empty: data
   };
   void begin(std::string_view key, GgufType type);
   void begin_array(std::string_view key, GgufType element, std::uint64_t count);
   void raw(const void* data, std::size_t size);
   void put(std::string_view s);
   void put(const GgufArray& array);
+  void add(Tensor tensor);
   std::string header() const;
   template <class Sink>
   void write_to(Sink&& sink) const;

@@ -9,6 +9,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
 #include "cgp/model/files/json_cursor.h"
+#include "cgp/model/gguf/gguf.h"
 #include "cgp/model/tokenizer/tokenizer.h"
 #include "cgp/model/unicode/unicode.h"
 #include "cgp/spec/report/json_text.h"

@@ -11,6 +11,8 @@ engine::LLM load_model(const Context& context, const ModelOptions& o) {
   Progress progress(!context.json);
   engine::LoadOptions l;
   l.context = o.context, l.chunk = o.chunk, l.threads = o.threads, l.lookup_tokens = o.lookup;
+  l.sequences = o.sequences, l.cache_tokens = o.cache_tokens, l.prompt_rows = o.prompt_rows;
+  l.embeddings = o.embeddings;
   l.device = o.device, l.batch_invariant = o.batch_invariant;
   using engine::ActivationType, engine::CacheType;
   l.activations = o.activations == "f32"     ? ActivationType::f32

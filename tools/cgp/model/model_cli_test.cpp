@@ -93,6 +93,12 @@ TEST_F(ModelCli, AModelGeneratesTalksAndIsMeasured) {
   EXPECT_EQ(p["predicted"], 93);
   EXPECT_GT(p["perplexity"], 1);
 
+  const json small = cgp("quantize tiny.gguf small.gguf q8_0 --json").parsed();
+  EXPECT_LT(small["bytes_after"], small["bytes_before"]);
+  for (const auto& [key, value] : small.items()) EXPECT_NE(doc.find("`" + key), std::string::npos) << key;
+  EXPECT_EQ(cgp("generate small.gguf -p 'Hello world' -n 3 --ignore-end --json").parsed()["ids"].size(), 3u);
+  EXPECT_EQ(cgp("quantize small.gguf smaller.gguf Q4_0").code, 2);
+
   EXPECT_EQ(cgp("generate tiny.gguf -p x --temperature -1").code, 2);
   EXPECT_EQ(cgp("generate absent.gguf -p x").code, 2);
   EXPECT_EQ(cgp("chat " + vocabulary("llama-bpe")).code, 2);  // no weights
@@ -185,7 +191,7 @@ TEST_F(ModelCli, AModelFilesContents) {
 }
 
 TEST_F(ModelCli, HelpHasExamples) {
-  for (const std::string command : {"inspect", "tokenize"}) {
+  for (const std::string command : {"inspect", "tokenize", "generate", "chat", "serve", "quantize"}) {
     const Outcome o = cgp(command + " --help");
     EXPECT_EQ(o.code, 0);
     EXPECT_NE(o.out.find("Examples:\n  cgp " + command), std::string::npos) << o.out;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cgp/model/sampling/sampler.h"
+#include "cgp/serve/server_options.h"
 #include "tools/cgp/commands.h"
 
 namespace cgp::cli {
@@ -21,7 +22,8 @@ int tokenize(const Context& context, const TokenizeOptions& options);
 /// What cgp generate, chat and perplexity have in common.
 struct ModelOptions {
   std::string model;  ///< FILE.gguf
-  long context = 0, chunk = 512, lookup = 0;
+  long context = 0, chunk = 512, lookup = 0, sequences = 1, cache_tokens = 0, prompt_rows = 0;
+  bool embeddings = false;
   int threads = 0;
   bool batch_invariant = false;
   std::string device = "cpu", activations = "auto", cache = "f16";
@@ -44,6 +46,19 @@ struct PerplexityOptions {
   std::string text;  ///< a file
 };
 int perplexity(const Context& context, const PerplexityOptions& options);
+
+struct QuantizeCommandOptions {
+  std::string in, out, type;  ///< files; a name of engine::quantize_mixes()
+  bool requantize = false;
+};
+int quantize(const Context& context, const QuantizeCommandOptions& options);
+
+struct ServeCommandOptions {
+  ModelOptions model;
+  serve::ServeOptions serve;
+  std::string api_key_file;  ///< the key without the white space behind it; empty: serve.api_key
+};
+int serve(const Context& context, const ServeCommandOptions& options);
 
 /// Of a model file (model::is_model_file).
 int inspect_model(const Context& context, const std::string& path);
