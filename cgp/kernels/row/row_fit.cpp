@@ -27,8 +27,9 @@ constexpr Range kMoments[] = {{128, 2, 8, 48},  {256, 3, 6, 48},  {512, 4, 6, 48
 constexpr Range kOnce[] = {{128, 2, 10, 28},  {256, 5, 10, 28}, {512, 6, 10, 28},
                            {1100, 8, 10, 28}, {2100, 7, 9, 28}, {2816, 7, 10, 28}};
 // Rows with edges and column vectors: persistent blocks that hold them.
-constexpr Range kEdgePlain[] = {{640, 0, 0, 0}, {1130, 5, 8, 48}, {3200, 9, 10, 48}};
-constexpr Range kEdgeMoments[] = {{128, 0, 0, 0}, {1130, 6, 8, 48}};
+constexpr Range kEdgePlain[] = {{512, 0, 0, 0}, {1130, 5, 8, 48}, {3200, 9, 10, 48}};
+constexpr Range kEdgeMoments[] = {{64, 0, 0, 0},   {128, 3, 4, 40}, {256, 5, 8, 40},
+                                  {384, 3, 3, 40}, {512, 4, 4, 40}, {1130, 6, 8, 48}};
 
 std::uint64_t words(std::span<const DType> types, int elements) {
   std::uint64_t n = 0;
@@ -50,13 +51,12 @@ bool fit(std::span<const Range> ranges, const RowNeeds& n, std::uint64_t accesse
   }
   if (!threads) return false;
   t.threads = threads, t.loads = loads;
-  t.rows = threads > 32 || (n.fold_size > 2 && (loads == 3 || loads == 4) && device.cc_major >= 9) ? 1 : 4;
+  const bool few = n.fold_size > 2 && !t.persistent && (loads == 3 || loads == 4) && device.cc_major >= 9;
+  t.rows = threads > 32 || few ? 1 : 4;
   if (device.cc_major < 9) return true;  // the assembler's choice of registers
   const std::uint64_t row = std::uint64_t(loads) * words(n.inputs, t.elements) * (t.persistent ? 2 : 1);
   const std::uint64_t held = t.hold_columns ? std::uint64_t(loads) * words(n.columns, t.elements) : 0;
-  const std::uint64_t registers =
-      (row + held + std::uint64_t(n.registers + range->spare + (t.edges && !t.persistent ? 8 : 0)) + 7) / 8 *
-      8;
+  const std::uint64_t registers = (row + held + std::uint64_t(n.registers + range->spare) + 7) / 8 * 8;
   // A quarter of an SM's registers serves a quarter of its warps.
   const std::uint64_t warps = std::uint64_t(t.threads * t.rows) / 32;
   const std::uint64_t quarter =

@@ -109,6 +109,13 @@ TEST(row_plan, long_rows_get_what_measured_best) {
             "128x1_vec8_loads8_min_blocks2_persistent_hold_columns_edges");
   EXPECT_EQ(edges(forward(DType::bf16, true, false), 2048, 65535),
             "512x1_vec8_loads8_cluster2_stages3_min_blocks1_hold_columns_overlap_exchange_edges");
+  EXPECT_EQ(edges(forward(DType::bf16, true, false), 65536, 1537),
+            "32x4_vec8_loads6_min_blocks3_persistent_hold_columns_edges");
+  EXPECT_EQ(edges(forward(DType::bf16, true, false), 32768, 4097),
+            "128x1_vec8_loads4_min_blocks4_persistent_hold_columns_edges");
+  EXPECT_EQ(edges(forward(DType::bf16, false, false), 32768, 4281),
+            "96x1_vec8_loads6_min_blocks5_persistent_hold_columns_edges");
+  EXPECT_EQ(edges(softmax, 4096, 32767), "512x1_vec8_loads8_min_blocks2_edges");
   EXPECT_EQ(edges(backward(DType::bf16, true), 131200, 1023),
             "32x1_vec8_loads4_stages3_min_blocks12_hold_columns_edges");
   EXPECT_EQ(edges(backward(DType::bf16, true), 4096, 32767),
