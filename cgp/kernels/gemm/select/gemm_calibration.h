@@ -26,10 +26,11 @@ struct GemmCalibration {
     double way;      ///< of a stage from memory
     double sent;     ///< rows of a stage that L2 sends to all SMs in a us
     double prologue, prologue_split, prologue_pair, prologue_cluster;  ///< of a block
-    double exchange;               ///< of 128 x 128 accumulators among blocks
-    double results;                ///< to store 128 x 256 results
-    double pingpong;               ///< from one warpgroup to the other
-    double pair, four;             ///< factors of steps in clusters of 2 and 4
+    double exchange;                             ///< of 128 x 128 accumulators among blocks
+    double results;                              ///< to store 128 x 256 results
+    double sent_misaligned, results_misaligned;  ///< factors of both for rows across lines of 128 bytes
+    double pingpong;                             ///< from one warpgroup to the other
+    double pair, four;                           ///< factors of steps in clusters of 2 and 4
     double misaligned, panels;     ///< factors of rows across lines of 128 bytes, and in several panels
     double direct;                 ///< of 128 x 128 results from registers, beyond what the prologue has
     double source_c;               ///< of a tile of sm90_pingpong that reads C

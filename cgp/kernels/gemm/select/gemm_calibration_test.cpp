@@ -37,7 +37,7 @@ TEST(GemmCalibration, NoConstantIsZero) {
 TEST(GemmCalibration, PredictsAsFitted) {
   const auto d = device("NVIDIA H200", 132);
   const auto best = select_sm90({.trans_b = true, .m = 4096, .n = 4096, .k = 4096}, {}, d);
-  EXPECT_NEAR(best.microseconds, 183.714, 0.01) << best.variant.name;
+  EXPECT_NEAR(best.microseconds, 183.909, 0.01) << best.variant.name;
 }
 
 }  // namespace

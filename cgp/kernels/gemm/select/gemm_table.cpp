@@ -159,8 +159,24 @@ std::string GemmTable::text() const {
 const GemmMeasured* GemmTable::find(const GemmProblem& q) const {
   if (rows_.empty() || !q.epilogue.empty()) return nullptr;
   const GemmProblem p = q.dense();
+  if (!is_dense(p)) return nullptr;
   const auto at = rows_.find(gemm_key(p));
-  return at == rows_.end() || !is_dense(p) ? nullptr : &at->second;
+  return at == rows_.end() ? nullptr : &at->second;
+}
+
+std::optional<GemmMeasured> GemmTable::find_like(const GemmProblem& q) const {
+  if (const auto* row = find(q)) return *row;
+  GemmProblem p = q.dense();
+  if (!p.plain() || (p.type != DType::f16 && p.type != DType::bf16)) return {};
+  const auto t = p.type, other = t == DType::f16 ? DType::bf16 : DType::f16;
+  if (p.type_b != t || p.type_c != t) return {};
+  p.type = other, p.type_b = other, p.type_c = other;
+  const auto* row = find(p);
+  if (!row) return {};
+  GemmMeasured same = *row;
+  for (DType* d : {&same.config.a, &same.config.b, &same.config.c})
+    if (*d == other) *d = t;
+  return same;
 }
 
 void GemmTable::merge(const GemmTable& other) {
@@ -236,7 +252,7 @@ GemmConfig with_source_c(GemmConfig c, bool source_c) {
 
 GemmChoice select_gemm(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d,
                        const GemmTable& table) {
-  const GemmMeasured* row = table.find(p);
+  const auto row = table.find_like(p);
   if (!row) return select_gemm(p, at, d);
   const auto measured = [&](GemmChoice c) {
     c.rule = "measured: a winner of the table";

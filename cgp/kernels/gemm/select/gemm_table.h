@@ -43,6 +43,9 @@ class GemmTable {
   bool empty() const { return rows_.empty(); }
   std::size_t size() const { return rows_.size(); }
   const GemmMeasured* find(const GemmProblem& p) const;
+  /// The same; of a plain f16 or bf16 product without a row that of the other type, in its own type: both
+  /// take the same time.
+  std::optional<GemmMeasured> find_like(const GemmProblem& p) const;
   void set(std::string key, GemmMeasured measured) { rows_[std::move(key)] = std::move(measured); }
   /// Takes over the other's rows; its word counts where both have one.
   void merge(const GemmTable& other);
@@ -56,7 +59,7 @@ class GemmTable {
 /// architectures that run here too. The first is select_gemm's own.
 std::vector<GemmChoice> gemm_candidates(const GemmProblem& p, const GemmAddresses& at,
                                         const runtime::DeviceInfo& d);
-/// The table's winner where it has the problem and the variant still runs it; else select_gemm's. Pure.
+/// The table's winner (find_like) where the variant still runs the problem; else select_gemm's. Pure.
 GemmChoice select_gemm(const GemmProblem& p, const GemmAddresses& at, const runtime::DeviceInfo& d,
                        const GemmTable& table);
 

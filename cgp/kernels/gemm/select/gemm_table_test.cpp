@@ -113,6 +113,28 @@ TEST(GemmTable, DecidesWhereItKnowsAVariantThatRuns) {
   EXPECT_EQ(select_gemm(p, {}, hopper(), t).variant.name, all[0].variant.name);
 }
 
+TEST(GemmTable, F16TakesWhatWasMeasuredInBf16) {
+  const auto p = parse_gemm_key("bf16/nt/4096x4096x4096"), q = parse_gemm_key("f16/nt/4096x4096x4096");
+  auto all = gemm_candidates(p, {}, hopper());
+  GemmTable t;
+  t.set(gemm_key(p), {all.back().variant.config, 7});
+  const auto config = select_gemm(q, {}, hopper(), t).variant.config;
+  EXPECT_EQ(config, gemm_candidates(q, {}, hopper()).back().variant.config);
+  EXPECT_EQ(config.a, DType::f16);
+  t.set(gemm_key(q), {gemm_candidates(q, {}, hopper())[1].variant.config, 6});  // its own row goes first
+  EXPECT_EQ(t.find_like(q)->microseconds, 6);
+  EXPECT_FALSE(t.find_like(parse_gemm_key("f16_f16_f32/nt/4096x4096x4096")));
+  EXPECT_FALSE(t.find_like(parse_gemm_key("f32/nt/4096x4096x4096")));
+}
+
+// Measured: 67 us where K over clusters takes 76 and more, in 59 tiles of 128 columns.
+TEST(GemmTable, SmallMOfLongKStreamsBFromFortyEightTilesOn) {
+  const auto kind = [](const char* key) { return select_gemm(parse_gemm_key(key), {}, hopper()).kind; };
+  EXPECT_EQ(kind("bf16/nn/4x7512x15016"), GemmFamily::sm90_small_m);
+  EXPECT_EQ(kind("bf16/nn/1x7168x2048"), GemmFamily::sm90_small_m);
+  EXPECT_NE(kind("bf16/nn/2x2664x4024"), GemmFamily::sm90_small_m);
+}
+
 TEST(GemmTable, WhatShipsNamesVariantsThatExist) {
   const auto& table = GemmTable::shipped(hopper());
   for (const auto& [key, row] : table.rows()) {

@@ -39,6 +39,11 @@ bool streams(const GemmProblem& p) {
 
 using Model = GemmCalibration::Tilings;
 
+// Of 128 x 256 results; rows of C that cross lines take more writes.
+double results_time(const GemmProblem& p, const Model& m) {
+  return m.results * (misaligned(p, p.ldc) ? m.results_misaligned : 1);
+}
+
 int split_stages(const Tiling& t, std::uint64_t k) {
   const int stage = (t.bm + t.bn) * 128, exchange_bytes = t.split > 1 ? t.bm * t.bn * 4 : 0;
   return std::clamp((227 * 1024 / t.min_blocks - 2048 - exchange_bytes) / stage, 2,
@@ -66,17 +71,17 @@ double predict_split(const Tiling& t, std::uint64_t all, double k_tiles, double 
 }
 // Clusters of blocks that walk over the tiles.
 double predict_clusters(const Tiling& t, std::uint64_t all, double k_tiles, double step, int sms,
-                        const Model& m) {
-  const double store = m.results * t.bm * t.bn / 32768;
+                        const Model& m, double results) {
+  const double store = results * t.bm * t.bn / 32768;
   return double(tiles(all, std::uint64_t(usable_sms(sms, t.cluster) / t.cluster * t.cluster))) *
              (k_tiles * step + store) +
          (t.cluster > 1 ? m.prologue_cluster : m.prologue);
 }
 // Blocks that walk over the tiles; what is left is shared, or goes to some alone.
 double predict_persistent(const Tiling& t, std::uint64_t all, double k_tiles, double step, int sms,
-                          const Model& m, bool reads) {
+                          const Model& m, double results, bool reads) {
   const double area = t.bm * t.bn, direct = m.direct * area / 16384 * (reads ? 2 : 1),
-               store = t.kind == GemmFamily::sm90 ? direct : m.results * area / 32768;
+               store = t.kind == GemmFamily::sm90 ? direct : results * area / 32768;
   // Old results are waited for.
   if (t.kind == GemmFamily::sm90_pingpong && t.bn == 256)
     return double(tiles(all, std::uint64_t(sms))) * (k_tiles * step + 3 * store) + m.prologue;
@@ -118,9 +123,13 @@ double predict(const Tiling& t, const GemmProblem& p, const runtime::DeviceInfo&
                         rows(t.bn, cluster_m, misaligned(p, p.ldb), !p.trans_b)) /
                        m.lines;
   // What all SMs together are sent by L2.
-  const auto panels = [](int extent, bool mn) { return double(mn ? (extent + 63) / 64 * 64 : extent); };
+  const auto lines = [&](int extent, bool panels, bool crosses) {
+    return (panels ? (extent + 63) / 64 * 64 : extent) * (crosses ? m.sent_misaligned : 1);
+  };
   const double working = std::min(double(all) * t.split, double(sms)),
-               sent = working * (panels(t.bm, p.trans_a) / cluster_n + panels(t.bn, !p.trans_b) / cluster_m) /
+               sent = working *
+                      (lines(t.bm, p.trans_a, misaligned(p, p.lda)) / cluster_n +
+                       lines(t.bn, !p.trans_b, misaligned(p, p.ldb)) / cluster_m) /
                       m.sent;
   // Stages that all fly at once wait for memory once, which is in the prologue.
   const int stages = stages_of(t, p.k);
@@ -129,11 +138,12 @@ double predict(const Tiling& t, const GemmProblem& p, const runtime::DeviceInfo&
                       (t.cluster > 2   ? m.four
                        : t.cluster > 1 ? m.pair
                                        : 1);
+  const double results = results_time(p, m);
   const double time = t.kind == GemmFamily::sm90_cluster_split_k
                           ? predict_split(t, all, k_tiles, step, sms, m, p.k)
                       : t.kind == GemmFamily::sm90_persistent
-                          ? predict_clusters(t, all, k_tiles, step, sms, m)
-                          : predict_persistent(t, all, k_tiles, step, sms, m, p.beta != 0);
+                          ? predict_clusters(t, all, k_tiles, step, sms, m, results)
+                          : predict_persistent(t, all, k_tiles, step, sms, m, results, p.beta != 0);
   const double bytes = double(cgp::bytes(p.type)) * double(p.batch) *
                        (double(p.m) * double(p.k) + double(p.n) * double(p.k) +
                         double(p.m) * double(p.n) * (p.beta != 0 ? 2 : 1));
@@ -403,7 +413,9 @@ GemmChoice select_sm90(const GemmProblem& q, const GemmAddresses& at, const runt
                        bool packed) {
   const GemmProblem p = q.dense();
   // With few tiles of long K it is faster to split K.
-  const bool many = tiles(p.n, p.trans_b ? 64 : 128) * p.batch >= (p.k < 2048 ? 32 : 64);
+  const bool many = tiles(p.n, p.trans_b ? 64 : 128) * p.batch >= std::uint64_t(p.k < 2048  ? 32
+                                                                                : p.trans_b ? 64
+                                                                                            : 48);
   // From 17 rows on, short K is faster in one wave of other tiles.
   if (p.m <= (p.k < 2048 ? 16 : 32) && many && reject(GemmFamily::sm90_small_m, p, at, d).empty())
     return stream(p);
@@ -419,7 +431,8 @@ GemmChoice select_sm90(const GemmProblem& q, const GemmAddresses& at, const runt
   const auto part = std::min_element(slices.begin(), slices.end(), [](const auto& x, const auto& y) {
     return x.microseconds < y.microseconds;
   });
-  const bool splits_k = part != slices.end() && part->microseconds < best.microseconds;
+  // Measured: slices that are predicted alike take up to a tenth longer.
+  const bool splits_k = part != slices.end() && 1.1 * part->microseconds < best.microseconds;
   const double least = splits_k ? part->microseconds : best.microseconds;
   const auto predicted = [](std::string_view what, double us, double otherwise) {
     return text::cat("TMA and wgmma; ", what, ", predicted ", std::lround(us), " us (else ",
