@@ -63,10 +63,10 @@ class Optimizer {
   Optimizer(const runtime::Device& device, const OptimizerOptions& options,
             std::span<const OptimizerTensor> tensors, std::span<const OptimizerGroup> groups);
 
-  /// Queues one step. The bits of the result depend on neither the device nor the order of blocks.
+  /// Queues one step. Repeated on one device it gives the same bits: no sum depends on the order of blocks.
   void step(runtime::Stream& s);
 
-  /// New rates for the steps that follow, captured ones too; as many groups as before. Waits for the copy.
+  /// New rates for the steps that follow; as many groups as before. Waits for the copy.
   void set_groups(std::span<const OptimizerGroup> groups);
 
   /// Waits for the copy; call after the stream is done.
