@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every kind of device shares: the kernel cache, the log, opening by name.
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 
@@ -65,6 +66,17 @@ void Backend::enable_peer(Backend& other) {
                      {},
                      "peer access needs two GPUs that are connected and support it",
                      "copy with Buffer::copy_from, which goes through the host"});
+}
+void Backend::note_peer(Backend& other) {
+  if (uses_peer(other)) return;
+  std::lock_guard lock(peers_mutex_);
+  std::erase_if(peers_, [](const std::weak_ptr<Backend>& p) { return p.expired(); });
+  peers_.push_back(other.weak_from_this());
+}
+bool Backend::uses_peer(const Backend& other) const {
+  std::lock_guard lock(peers_mutex_);
+  return std::any_of(peers_.begin(), peers_.end(),
+                     [&](const std::weak_ptr<Backend>& p) { return p.lock().get() == &other; });
 }
 
 LoadedKernel Backend::handle(const Code& code) {

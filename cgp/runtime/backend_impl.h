@@ -119,6 +119,8 @@ class Backend : public MemorySource, public std::enable_shared_from_this<Backend
   virtual bool copy_from_peer(std::uint64_t dst, Backend& peer, std::uint64_t src, std::size_t bytes);
   virtual bool can_access_peer(const Backend& other) const;
   virtual void enable_peer(Backend& other);
+  /// True after enable_peer(other): a launch here may name memory of `other`.
+  bool uses_peer(const Backend& other) const;
   virtual void* alloc_pinned(std::size_t bytes) = 0;
   virtual void free_pinned(void* p) noexcept = 0;
   virtual std::uint64_t alloc_managed(std::size_t bytes) = 0;  ///< released like other memory
@@ -148,6 +150,7 @@ class Backend : public MemorySource, public std::enable_shared_from_this<Backend
  protected:
   /// Kernels and the own stream go while the derived class is still there: its destructor calls this first.
   void drop_children() noexcept;
+  void note_peer(Backend& other);  ///< enable_peer succeeded
   DeviceInfo info_;
 
  private:
@@ -161,6 +164,8 @@ class Backend : public MemorySource, public std::enable_shared_from_this<Backend
   std::unordered_multimap<std::size_t, std::unique_ptr<Code>> by_text_;
   std::unordered_map<std::string, const Code*, TextHash, std::equal_to<>> by_key_;
   std::unique_ptr<Stream> stream_;
+  mutable std::mutex peers_mutex_;  // launches ask on any thread
+  std::vector<std::weak_ptr<Backend>> peers_;
 };
 
 /// Throws ArgumentError unless code, shape and arguments fit together and fit the queue's device.

@@ -251,6 +251,7 @@ void CudaBackend::enable_peer(Backend& other) {
   if (!api().cuCtxEnablePeerAccess) return Backend::enable_peer(other);
   const cuda::CUresult r = api().cuCtxEnablePeerAccess(static_cast<CudaBackend&>(other).context_.get(), 0);
   if (r != cuda::kPeerAccessAlreadyEnabled) api().check(r, "cuCtxEnablePeerAccess", other.info().spec);
+  note_peer(other);
 }
 void* CudaBackend::alloc_pinned(std::size_t bytes) {
   context();

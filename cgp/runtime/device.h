@@ -106,7 +106,8 @@ class Device {
 
   // ---- other devices
   bool can_access_peer(const Device& other) const;
-  /// Lets kernels of this device use the other's memory. Throws Unsupported if can_access_peer is false.
+  /// Lets kernels of this device use the other's memory: its buffers are arguments of launches here from now on.
+  /// The other direction is a call of its own. Throws Unsupported if can_access_peer is false.
   void enable_peer(const Device& other) const;
 
   // ---- the emulator's knobs and results; Unsupported on a GPU

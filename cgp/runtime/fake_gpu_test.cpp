@@ -449,8 +449,6 @@ TEST_F(fake_gpu, memory_of_another_device_is_refused_and_copied) {
   const Device d = Device::open("cuda:0"), e = Device::open("cuda:1"), emu = Device::open("emu");
   EXPECT_TRUE(d.can_access_peer(e));
   EXPECT_FALSE(d.can_access_peer(emu));
-  d.enable_peer(e);
-  EXPECT_EQ(fake->calls("cuCtxEnablePeerAccess"), 1);
   EXPECT_THROW(d.enable_peer(emu), Unsupported);
   Buffer<std::uint32_t> a = d.upload<std::uint32_t>(std::vector<std::uint32_t>{5, 6}),
                         b = e.alloc<std::uint32_t>(2), c = emu.alloc<std::uint32_t>(2);
@@ -462,6 +460,21 @@ TEST_F(fake_gpu, memory_of_another_device_is_refused_and_copied) {
   EXPECT_EQ(fake->calls("cuMemcpyPeer"), 1);
   c.copy_from(b);
   EXPECT_EQ(c.to_vector(), (std::vector<std::uint32_t>{5, 6}));
+}
+TEST_F(fake_gpu, memory_of_an_enabled_peer_is_an_argument_in_that_direction_alone) {
+  fake->devices = 3;
+  const Device d = Device::open("cuda:0"), e = Device::open("cuda:1"), f = Device::open("cuda:2");
+  Buffer<std::uint32_t> on_d = d.alloc<std::uint32_t>(2), on_e = e.alloc<std::uint32_t>(2),
+                        on_f = f.alloc<std::uint32_t>(2);
+  const LoadedKernel on = d.load(image("fill_index")), back = e.load(image("fill_index"));
+  EXPECT_THROW(on(d.stream(), Dim3{1}, on_e, 2), ArgumentError);
+  d.enable_peer(e);
+  d.enable_peer(e);  // the driver says that it is enabled already; so is the second call's answer
+  EXPECT_EQ(fake->calls("cuCtxEnablePeerAccess"), 2);
+  EXPECT_NO_THROW(on(d.stream(), Dim3{1}, on_e, 2));
+  const std::string other = message<ArgumentError>([&] { on(d.stream(), Dim3{1}, on_f, 2); });
+  EXPECT_TRUE(contains(other, "cuda:2") && contains(other, "enable_peer")) << other;
+  EXPECT_THROW(back(e.stream(), Dim3{1}, on_d, 2), ArgumentError);
 }
 TEST_F(fake_gpu, managed_memory_is_one_address_and_bounded) {
   const Device d = Device::open("cuda");

@@ -64,10 +64,13 @@ std::string reject_arg(const Param& p, const Arg& a, const Backend* device) {
     if (!word && !elements_fit(p, a)) return cat("is ", describe(p), ", the argument is ", describe(a));
     if (!word && p.writable && !a.writable)
       return cat("is written by the kernel, the argument is ", describe(a));
-    if (a.device && a.device != device)
+    if (a.device && a.device != device && !(device && device->uses_peer(*a.device)))
       return cat("needs memory of ", device ? device->info().spec : "the stream's device",
                  ", the argument's is on ", a.device->info().spec,
-                 a.device->info().spec == (device ? device->info().spec : "") ? " (another one)" : "");
+                 a.device->info().spec == (device ? device->info().spec : "") ? " (another one)" : "",
+                 device && device->can_access_peer(*a.device)
+                     ? " (Device::enable_peer lets kernels use memory of another device)"
+                     : "");
     return {};
   }
   if (p.kind == ParamKind::scalar && !scalar_fits(p, a)) {
