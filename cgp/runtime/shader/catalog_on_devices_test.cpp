@@ -75,7 +75,7 @@ std::vector<std::string> specs() {
 
 TEST(catalog_on_shader_devices, every_kernel_is_right_on_ragged_shapes) {
   const auto devices = specs();
-  if (devices.empty()) GTEST_SKIP() << "there is no Vulkan driver (Debian: mesa-vulkan-drivers)";
+  if (devices.empty()) GTEST_SKIP() << "there is no Vulkan driver (Debian: mesa-vulkan-drivers) and no wgpu-native";
   for (const std::string& spec : devices) run_catalog(spec);
 }
 
