@@ -7,5 +7,5 @@ COPY scripts/setup.sh scripts/setup.sh
 RUN scripts/setup.sh
 COPY . .
 # PyTorch and transformers are only used, not built against: pip install torch transformers.
-RUN python3 -m pip install --break-system-packages ./python && cd / && python3 -c "import cgp; print(cgp.device())"
+RUN python3 -m pip install --break-system-packages . && cd / && python3 -c "import cgp; print(cgp.device())"
 CMD ["bash"]

@@ -27,11 +27,16 @@ def head():
 TAIL = "}  // namespace cgp::model::unicode\n"
 
 
-def table(declaration, numbers):
+def number(n):
+    return f"{n:#x}" if n > 9 else str(n)
+
+
+def table(declaration, rows):
+    """An array of numbers, or of structures where rows are tuples."""
     lines, line = [], ""
-    for n in numbers:
-        word = f"{n:#x}," if n > 9 else f"{n},"
-        if len(line) + len(word) > 108:
+    for row in rows:
+        word = "{" + ",".join(map(number, row)) + "}," if isinstance(row, tuple) else number(row) + ","
+        if len(line) + len(word) > 128:
             lines.append(line)
             line = ""
         line += word
@@ -54,7 +59,7 @@ def main():
         small = chr(c).lower()
         if c != 0x130 and 0xD800 > c or c > 0xDFFF:
             if len(small) == 1 and ord(small) != c:
-                lower += [c, ord(small)]
+                lower.append((c, ord(small)))
     decomposition = []
     for c in points:
         if 0xAC00 <= c < 0xD7A4:
@@ -63,7 +68,7 @@ def main():
         if d and not d.startswith("<"):
             parts = [int(x, 16) for x in d.split()]
             whole = ucd.normalize("NFC", ucd.normalize("NFD", chr(c))) == chr(c)
-            decomposition += [c, parts[0], (parts[1] if len(parts) > 1 else 0) | (0 if whole else 1 << 31)]
+            decomposition.append((c, parts[0], (parts[1] if len(parts) > 1 else 0) | (0 if whole else 1 << 31)))
     combining = []
     last = 0
     for c in points:
@@ -74,9 +79,9 @@ def main():
     (FOLDER / "unicode_mappings.cpp").write_text(
         head()
         + table("extern const Lower kLower[]", lower)
-        + f"extern const std::size_t kLowerCount = {len(lower) // 2};\n\n"
+        + f"extern const std::size_t kLowerCount = {len(lower)};\n\n"
         + table("extern const Decomposition kDecompositions[]", decomposition)
-        + f"extern const std::size_t kDecompositionCount = {len(decomposition) // 3};\n\n"
+        + f"extern const std::size_t kDecompositionCount = {len(decomposition)};\n\n"
         + table("extern const std::uint32_t kCombiningRanges[]", combining)
         + f"extern const std::size_t kCombiningRangeCount = {len(combining)};\n\n" + TAIL)
 

@@ -10,6 +10,7 @@
 #include "cgp/engine/cpu/cpu_backend.h"
 #include "cgp/engine/device/device_backend.h"
 #include "cgp/engine/models/model.h"
+#include "cgp/engine/models/row_major.h"
 
 namespace cgp::engine {
 namespace {
@@ -60,7 +61,7 @@ LLM LLM::load(const std::string& path, const LoadOptions& o) {
                   cat("context ", o.context, ", sequences ", o.sequences, ", chunk ", o.chunk),
                   {}});
   LLM llm;
-  llm.file_ = std::make_shared<const model::Gguf>(model::Gguf::open(path));
+  llm.file_ = row_major(model::Source::open(path));
   Program program = build(*llm.file_, {o.context});
   if (o.context == 0 && program.context > kDefaultContext) program = build(*llm.file_, {kDefaultContext});
   llm.tokenizer_ = std::make_unique<model::Tokenizer>(model::Tokenizer::from_gguf(*llm.file_));

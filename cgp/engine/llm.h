@@ -9,7 +9,7 @@
 #include "cgp/engine/backend.h"
 #include "cgp/engine/scheduler/grammar_mask.h"
 #include "cgp/engine/scheduler/scheduler.h"
-#include "cgp/model/gguf/gguf.h"
+#include "cgp/model/source/source.h"
 
 namespace cgp::engine {
 
@@ -33,7 +33,7 @@ struct Perplexity {
 
 class LLM {
  public:
-  /// Throws what model::Gguf::open(), Tokenizer::from_gguf() and build() throw, and Error with the numbers where less memory is
+  /// Throws what model::Source::open(), Tokenizer::from_gguf() and build() throw, and Error with the numbers where less memory is
   /// available than it takes.
   static LLM load(const std::string& path, const LoadOptions& options = {});
   LLM(LLM&&) noexcept;
@@ -55,12 +55,12 @@ class LLM {
   /// Of generate(), too. Gone after perplexity(), with all its requests: ask anew.
   Scheduler& scheduler() { return *scheduler_; }
   const model::Tokenizer& tokenizer() const { return *tokenizer_; }
-  const model::Gguf& file() const { return *file_; }
+  const model::Source& file() const { return *file_; }
   double load_seconds() const { return load_seconds_; }
 
  private:
   LLM() = default;
-  std::shared_ptr<const model::Gguf> file_;
+  std::shared_ptr<const model::Source> file_;
   std::unique_ptr<model::Tokenizer> tokenizer_;
   std::shared_ptr<const model::TokenTrie> trie_;
   std::unique_ptr<Backend> backend_;

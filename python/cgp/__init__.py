@@ -13,26 +13,28 @@ With PyTorch installed, `cgp.ops` are operators that work under autograd, `torch
 `cgp.nn.functional` has drop-ins for functions of `torch.nn.functional`, and `cgp.patch(model)` puts them into a
 Hugging Face model.
 """
+from importlib.util import find_spec
+
 from ._runtime import (ArgumentError, Device, DriverError, EmulatorFault, Error, Unsupported, __version__, device,
                        set_numpy_device, set_torch_cpu_device)
 from ._functions import (activate, add, argmax, attention, cross_entropy, cumsum, dropout, embedding, gated, layer_norm,
                          layer_norm_backward, log_softmax, matmul, max, rms_norm, rms_norm_backward, rope, softmax, sum, swiglu,
                          topk, transpose)
-from ._cache import PagedKVCache
+from ._cache import PagedKVCache, PagedSteps
 from ._kernel import Kernel, Module, TensorMap, kernel, load_ptx, torch_op
 from ._llm import LLM, Completion
 from ._quantized import GgufFile, QuantizedTensor
 from ._score import score_formula
 
 __all__ = [
-    "ArgumentError", "Completion", "Decoder", "Device", "DriverError", "EmulatorFault", "Error", "GgufFile", "Kernel", "LLM",
-    "Module", "PagedKVCache", "Patch", "QuantizedTensor", "TensorMap", "TrainingStep", "Unsupported", "activate", "add",
-    "argmax", "attention", "cross_entropy", "cumsum", "device", "dropout", "embedding", "gated", "generate", "kernel",
-    "layer_norm", "layer_norm_backward", "load_ptx", "log_softmax", "matmul", "max", "nn", "ops", "patch", "quantize",
-    "register_attention", "rms_norm", "rms_norm_backward", "rope", "score_formula", "set_numpy_device", "set_torch_cpu_device",
-    "softmax", "sum", "swiglu", "topk", "torch_op", "transpose",
-    "__version__"
+    "ArgumentError", "Completion", "Device", "DriverError", "EmulatorFault", "Error", "GgufFile", "Kernel", "LLM", "Module",
+    "PagedKVCache", "PagedSteps", "QuantizedTensor", "TensorMap", "Unsupported", "activate", "add", "argmax", "attention",
+    "cross_entropy", "cumsum", "device", "dropout", "embedding", "gated", "kernel", "layer_norm", "layer_norm_backward",
+    "load_ptx", "log_softmax", "matmul", "max", "rms_norm", "rms_norm_backward", "rope", "score_formula", "set_numpy_device",
+    "set_torch_cpu_device", "softmax", "sum", "swiglu", "topk", "torch_op", "transpose", "__version__"
 ]
+if find_spec("torch"):
+    __all__ += ["Decoder", "Patch", "TrainingStep", "generate", "nn", "ops", "patch", "quantize", "register_attention"]
 
 
 def __getattr__(name):  # what needs PyTorch is imported when it is asked for

@@ -148,6 +148,9 @@ class PagedKVCache:
     Misuse is named and changes nothing: a sequence that was freed (also twice) or never was is an ArgumentError, no free page
     is a MemoryError.
 
+    Raises: ArgumentError for a type that there is not and numbers out of range; DriverError where the device has no room
+    for the pages.
+
     >>> cache = cgp.PagedKVCache(8, heads=1, d=8, dtype="float16")
     >>> s = cache.add_sequence()
     >>> cache.append(s, np.ones((3, 1, 8), np.float16), np.zeros((3, 1, 8), np.float16))
@@ -160,6 +163,8 @@ class PagedKVCache:
         for name, value in (("pages", pages), ("heads", heads), ("d", d), ("page_size", page_size)):
             if integer(value, f"PagedKVCache: {name}") < 1:
                 raise ArgumentError(f"PagedKVCache: {name} = {value} must be at least 1")
+            if value >= 2**32:
+                raise ArgumentError(f"PagedKVCache: {name} = {value} must be below 2^32")
         if d % 8:
             raise ArgumentError(f"PagedKVCache: d = {d} must be a multiple of 8")
         if key_scale <= 0 or value_scale <= 0:
@@ -186,6 +191,8 @@ class PagedKVCache:
 
         >>> cgp.PagedKVCache(4, 1, 8).add_sequence()
         1
+
+        Raises: MemoryError where the host has no memory left. A sequence without tokens needs no page.
         """
         return self._begun(_core.kv_add(self._handle))
 
@@ -199,6 +206,8 @@ class PagedKVCache:
         >>> cache = cgp.PagedKVCache(4, 1, 8)
         >>> cache.fork(cache.add_sequence())
         2
+
+        Raises: ArgumentError for a sequence that there is not, or more tokens than it has.
         """
         tokens = self.get_seq_len(sequence) if tokens is None else integer(tokens, "fork: tokens")
         return self._begun(_core.kv_fork(self._handle, sequence, tokens))
@@ -208,6 +217,8 @@ class PagedKVCache:
 
         >>> cache = cgp.PagedKVCache(4, 1, 8)
         >>> cache.truncate(cache.add_sequence(), 0)
+
+        Raises: ArgumentError for a sequence that there is not, or a length beyond its own.
         """
         _core.kv_truncate(self._handle, sequence, integer(length, "truncate: length"))
 
@@ -216,6 +227,8 @@ class PagedKVCache:
 
         >>> cache = cgp.PagedKVCache(4, 1, 8)
         >>> cache.free_sequence(cache.add_sequence())
+
+        Raises: ArgumentError for a sequence that there is not.
         """
         _core.kv_free(self._handle, sequence)
         self._sequences.discard(sequence)
@@ -226,6 +239,8 @@ class PagedKVCache:
         >>> cache = cgp.PagedKVCache(4, 1, 8)
         >>> cache.get_seq_len(cache.add_sequence())
         0
+
+        Raises: ArgumentError for a sequence that there is not.
         """
         return _core.kv_length(self._handle, sequence)
 
@@ -252,6 +267,8 @@ class PagedKVCache:
         >>> s = cache.add_sequence()
         >>> cache.memory_report([4096])[0]["saved"]
         1.0
+
+        Raises: TypeError for what is no list of numbers.
         """
         page = self.memory_total_mb / self.pages
         tables = sum(-(-self.get_seq_len(s) // self.page_size) for s in self._sequences)
@@ -265,6 +282,9 @@ class PagedKVCache:
 
         >>> cache = cgp.PagedKVCache(4, heads=2, d=8, dtype="float16")
         >>> cache.append(cache.add_sequence(), np.ones((5, 2, 8), np.float16), np.ones((5, 2, 8), np.float16))
+
+        Raises: ArgumentError for a sequence that there is not or shapes and types that do not fit; MemoryError
+        without enough free pages: nothing is appended.
         """
         several = not isinstance(sequences, int)
         of = list(sequences) if several else [sequences]
@@ -324,6 +344,8 @@ class PagedKVCache:
         >>> cache = cgp.PagedKVCache(4, heads=1, d=8, dtype="float16")
         >>> cache.read(cache.add_sequence())[0].shape
         (0, 1, 8)
+
+        Raises: ArgumentError for a sequence that there is not.
         """
         several = not isinstance(sequences, int)
         of = list(sequences) if several else [sequences]
@@ -349,6 +371,9 @@ class PagedKVCache:
         >>> cache.append(s, x, x)
         >>> float(cache.attend(x[None], [s])[0, 0, 0, 0])
         1.0
+
+        Raises: ArgumentError for a sequence that there is not or a query that does not fit; Unsupported for head
+        dimensions that no kernel has.
         """
         of, share = list(sequences), self._share(share, len(sequences))
         q = self._query(q, of)
@@ -394,18 +419,25 @@ class PagedKVCache:
         ...     step.append(x, x)
         >>> float(step.attend(x)[0, 0, 0, 0])
         1.0
+
+        Raises: ArgumentError for a sequence that there is not, or longest or tokens below 1.
         """
         return PagedSteps(self, sequences, longest, tokens, share)
 
 
 class PagedSteps:
-    """PagedKVCache.steps(). Call append() and attend() once before they are captured: kernels and memory are made then."""
+    """What PagedKVCache.steps() gives. Call append() and attend() once before they are captured: kernels and memory are made then.
+
+    Raises: what PagedKVCache.steps() raises.
+    """
 
     def __init__(self, cache, sequences, longest, tokens, share):
         self._cache, self._of = cache, list(sequences)
         self.longest, self.tokens, self._shared = integer(longest, "steps: longest"), integer(tokens, "steps: tokens"), None
         if self.longest < 1 or self.tokens < 1:
             raise ArgumentError(f"PagedKVCache: longest = {longest} and tokens = {tokens} must be at least 1")
+        for s in self._of:
+            cache.get_seq_len(s)
         self.share, memory, n = cache._share(share, len(self._of)), cache._where.memory, len(self._of)
         self._columns = -(-self.longest // cache.page_size)
         self._table, self._lengths = memory((n, self._columns), "int32"), memory((n,), "int32")
@@ -414,7 +446,10 @@ class PagedSteps:
             self._shared = memory((-(-n // self.share),), "int32")
 
     def advance(self):
-        """Room for the next tokens of every sequence; nothing happens where there is none."""
+        """Room for the next tokens of every sequence; nothing happens where there is none.
+
+        Raises: ArgumentError where a sequence would be longer than `longest`; MemoryError without enough free pages.
+        """
         cache = self._cache
         for s in self._of:
             if cache.get_seq_len(s) + self.tokens > self.longest:
@@ -427,7 +462,10 @@ class PagedSteps:
                 cache._where.write(memory, numbers)
 
     def append(self, k, v):
-        """The tokens that advance() made room for: k, v [sequences, tokens, heads, d]."""
+        """The tokens that advance() made room for: k, v [sequences, tokens, heads, d].
+
+        Raises: ArgumentError for shapes and types that do not fit.
+        """
         cache = self._cache
         shape = (len(self._of), self.tokens, cache.heads, cache.d)
         k, v = (cache._where.check(name, x, shape, cache.dtype) for name, x in (("k", k), ("v", v)))
@@ -435,13 +473,19 @@ class PagedSteps:
             cache._append(on, k, v, self._slots)
 
     def read(self):
-        """(k, v) [sequences, heads, longest, d], with zeros behind the tokens that there are."""
+        """(k, v) [sequences, heads, longest, d], with zeros behind the tokens that there are.
+
+        Raises: DriverError from a GPU.
+        """
         cache = self._cache
         with cache._where.session() as on:
             return cache._gather(on, self._table, self._lengths, (len(self._of), cache.heads, self.longest, cache.d))
 
     def attend(self, q, scale=0.0):
-        """PagedKVCache.attend() over these sequences: q [sequences, heads of queries, n, d]."""
+        """PagedKVCache.attend() over these sequences: q [sequences, heads of queries, n, d].
+
+        Raises: what PagedKVCache.attend() raises.
+        """
         cache = self._cache
         q = cache._query(q, self._of)
         with cache._where.session() as on:

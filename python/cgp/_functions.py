@@ -46,6 +46,9 @@ def matmul(a, b, bias=None, *, activation=None, alpha=1.0, precision="standard")
     >>> cgp.matmul(np.eye(2, dtype=np.float32), np.array([[1, 2], [3, 4]], np.float32), activation="relu")
     array([[1., 2.],
            [3., 4.]], dtype=float32)
+
+    Raises: ArgumentError for shapes that do not fit, mixed types, an activation or precision that there is not;
+    Unsupported for a QuantizedTensor's bias, activation or alpha.
     """
     act, prec = choice(ACTIVATIONS, activation, "activation"), choice(PRECISIONS, precision, "precision")
     if isinstance(b, QuantizedTensor) and not is_torch(a):
@@ -88,6 +91,9 @@ def attention(q, k, v, *, causal=False, scale=None, window=None, soft_cap=0.0, s
     >>> q = np.ones((1, 1, 3, 8), np.float32)
     >>> cgp.attention(q, q, q, causal=True).shape
     (1, 1, 3, 8)
+
+    Raises: ArgumentError for shapes, types, masks or lengths that do not fit; Unsupported for combinations that no kernel
+    has, naming them.
     """
     left, right = _window(window)
     if score is None and score_data is not None:
@@ -117,6 +123,8 @@ def softmax(x):
 
     >>> cgp.softmax(np.zeros((1, 2), np.float32))
     array([[0.5, 0.5]], dtype=float32)
+
+    Raises: ArgumentError for a type that is not floating.
     """
     if is_torch(x):
         from . import ops
@@ -146,6 +154,8 @@ def sum(x, dim=-1):
 
     >>> cgp.sum(np.ones((2, 3), np.float32))
     array([3., 3.], dtype=float32)
+
+    Raises: ArgumentError for a dim that x does not have.
     """
     return _reduce(0, x, dim)
 
@@ -155,6 +165,8 @@ def max(x, dim=-1):
 
     >>> cgp.max(np.array([[1, 3], [2, 0]], np.float32))
     array([3., 2.], dtype=float32)
+
+    Raises: ArgumentError for a dim that x does not have.
     """
     return _reduce(1, x, dim)
 
@@ -164,6 +176,8 @@ def transpose(x):
 
     >>> cgp.transpose(np.ones((2, 3), np.float32)).shape
     (3, 2)
+
+    Raises: ArgumentError for less than two dimensions.
     """
     if is_torch(x):
         from . import ops
@@ -183,6 +197,8 @@ def add(x, y):
 
     >>> cgp.add(np.ones(2, np.float32), np.ones(2, np.float32))
     array([2., 2.], dtype=float32)
+
+    Raises: ArgumentError for operands of two shapes or types.
     """
     if is_torch(x):
         from . import ops
@@ -200,6 +216,8 @@ def log_softmax(x):
 
     >>> cgp.log_softmax(np.zeros((1, 1), np.float32))
     array([[0.]], dtype=float32)
+
+    Raises: ArgumentError for a type that is not floating.
     """
     if is_torch(x):
         from . import ops
@@ -225,6 +243,8 @@ def rms_norm(x, weight=None, *, residual=None, eps=1e-6, weight_offset=0.0):
 
     >>> cgp.rms_norm(np.full((1, 2), 3, np.float32), eps=7.0)
     array([[0.75, 0.75]], dtype=float32)
+
+    Raises: ArgumentError for a weight or residual that does not fit, or an eps that is negative or NaN.
     """
     if is_torch(x):
         from . import ops
@@ -239,6 +259,8 @@ def layer_norm(x, weight=None, bias=None, *, residual=None, eps=1e-5):
 
     >>> cgp.layer_norm(np.array([[1, 3]], np.float32), eps=0.0)
     array([[-1.,  1.]], dtype=float32)
+
+    Raises: ArgumentError for a weight, bias or residual that does not fit, or an eps that is negative or NaN.
     """
     if is_torch(x):
         from . import ops
@@ -271,6 +293,8 @@ def rms_norm_backward(dy, h, weight=None, *, dsum=None, eps=1e-6, weight_offset=
 
     >>> cgp.rms_norm_backward(np.ones((1, 2), np.float32), np.ones((1, 2), np.float32), eps=0.0)[0]
     array([[0., 0.]], dtype=float32)
+
+    Raises: ArgumentError for operands that do not fit.
     """
     return _norm_backward(False, dy, h, weight, False, dsum, eps, weight_offset)
 
@@ -281,6 +305,8 @@ def layer_norm_backward(dy, h, weight=None, *, bias=True, dsum=None, eps=1e-5):
 
     >>> cgp.layer_norm_backward(np.ones((2, 4), np.float32), np.eye(2, 4, dtype=np.float32))[2]
     array([2., 2., 2., 2.], dtype=float32)
+
+    Raises: ArgumentError for operands that do not fit.
     """
     return _norm_backward(True, dy, h, weight, bias, dsum, eps, 0.0)
 
@@ -293,6 +319,8 @@ def cross_entropy(logits, target, *, reduction="mean", ignore_index=-100, label_
 
     >>> float(cgp.cross_entropy(np.zeros((1, 1), np.float32), np.array([0])))
     0.0
+
+    Raises: ArgumentError for shapes that do not fit, targets that are not integers, or a reduction that there is not.
     """
     if is_torch(logits):
         from . import ops
@@ -336,9 +364,12 @@ def rope(x, cos=None, sin=None, *, positions=None, sequence=0, offset=0, rotary=
 
     >>> cgp.rope(np.ones((1, 1, 2), np.float32))                # position 0 turns nothing
     array([[[1., 1.]]], dtype=float32)
+
+    Raises: ArgumentError for shapes that do not fit, tables together with scaling, or a rotary part that is odd or larger
+    than a head.
     """
     kind = choice(ROPE_SCALINGS, scaling, "rope: scaling")
-    check_rope(sequence, offset, base, scaling, factor)
+    check_rope(cos, sequence, offset, base, scaling, factor)
     if is_torch(x):
         from . import ops
         return ops.rope(x, cos, sin, positions, sequence, offset, rotary, interleaved, inverse, base, scaling, factor,
@@ -357,6 +388,8 @@ def activate(x, activation, bias=None):
 
     >>> cgp.activate(np.array([[-1, 2]], np.float32), "relu")
     array([[0., 2.]], dtype=float32)
+
+    Raises: ArgumentError for an activation that there is not, or a bias that does not fit.
     """
     if is_torch(x):
         from . import ops
@@ -370,6 +403,8 @@ def gated(gate, up, activation="silu"):
 
     >>> cgp.gated(np.ones((1, 1), np.float32), np.full((1, 1), 2, np.float32), "relu")
     array([[2.]], dtype=float32)
+
+    Raises: ArgumentError for an activation that there is not, or operands of two shapes.
     """
     if is_torch(gate):
         from . import ops
@@ -387,6 +422,8 @@ def swiglu(gate, up):
 
     >>> cgp.swiglu(np.zeros((1, 1), np.float32), np.ones((1, 1), np.float32))
     array([[0.]], dtype=float32)
+
+    Raises: ArgumentError for operands of two shapes.
     """
     return gated(gate, up, "silu")
 
@@ -396,6 +433,8 @@ def embedding(indices, weight):
 
     >>> cgp.embedding(np.array([1]), np.array([[1], [2]], np.float32))
     array([[2.]], dtype=float32)
+
+    Raises: ArgumentError for indices that are not integers or a weight that is not [rows, columns].
     """
     if is_torch(weight):
         from . import ops
@@ -419,6 +458,8 @@ def dropout(x, p, seed, offset=0):
 
     >>> cgp.dropout(np.ones(1, np.float32), 0.0, 1)
     array([1.], dtype=float32)
+
+    Raises: ArgumentError for p outside 0 to 1.
     """
     if is_torch(x):
         from . import ops
@@ -431,6 +472,8 @@ def argmax(x):
 
     >>> cgp.argmax(np.array([[1, 3, 3]], np.float32))
     array([1])
+
+    Raises: ArgumentError for rows without elements.
     """
     if is_torch(x):
         from . import ops
@@ -448,6 +491,8 @@ def topk(x, k):
 
     >>> cgp.topk(np.array([1, 3, 2], np.float32), 2)[1]
     array([1, 2])
+
+    Raises: ArgumentError for k above 1024 or the row's length.
     """
     if is_torch(x):
         from . import ops
@@ -469,6 +514,8 @@ def cumsum(x, exclusive=False):
 
     >>> cgp.cumsum(np.ones(3, np.float32))
     array([1., 2., 3.], dtype=float32)
+
+    Raises: ArgumentError for a type that is not floating.
     """
     if is_torch(x):
         from . import ops

@@ -74,7 +74,10 @@ class LLM:
         return f"cgp.LLM({self.name!r}: {self.architecture}, {self.backend})"
 
     def encode(self, text, parse_special=False):
-        """The ids of a text, with those that the model wants before and after. parse_special: "<|im_end|>" is that token."""
+        """The ids of a text, with those that the model wants before and after. parse_special: "<|im_end|>" is that token.
+
+        Raises: ArgumentError for bytes that are no text of the tokenizer.
+        """
         return _core.llm_encode(self._handle, text.encode() if isinstance(text, str) else bytes(text), parse_special)
 
     def decode(self, ids, skip_special=False):
@@ -145,7 +148,10 @@ class LLM:
         return done if several else done[0]
 
     def stream(self, prompt, **options):
-        """The text as it comes, piece by piece; options as generate() has them. The generator may be closed early."""
+        """The text as it comes, piece by piece; options as generate() has them. The generator may be closed early.
+
+        Raises: as generate().
+        """
         request = self._submit(prompt, **options)
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         try:
@@ -162,7 +168,10 @@ class LLM:
             raise Error(taken[4])
 
     def chat(self, messages, **options):
-        """The answer to a conversation, a Completion; options as generate() has them."""
+        """The answer to a conversation, a Completion; options as generate() has them.
+
+        Raises: ArgumentError for a model without a chat template; else as generate().
+        """
         return self.generate(self.chat_prompt(messages), **options)
 
     def perplexity(self, text, chunk=512):

@@ -27,7 +27,7 @@ def _heads(x):
 
 def _rope(x, cos=None, sin=None, positions=None, sequence=0, offset=0, rotary=0, interleaved=False, inverse=False,
           base=10000.0, scaling="none", factor=1.0, original_positions=0.0):
-    check_rope(sequence, offset, base, scaling, factor)
+    check_rope(cos, sequence, offset, base, scaling, factor)
     x = _heads(x)
     y = empty(x)
     queue(_core.rope, x, x, y, dense(cos), dense(sin), dense(positions), sequence, offset, rotary, interleaved, inverse,
@@ -38,7 +38,7 @@ def _rope(x, cos=None, sin=None, positions=None, sequence=0, offset=0, rotary=0,
 def _rope_fake(x, cos=None, sin=None, positions=None, sequence=0, offset=0, rotary=0, interleaved=False, inverse=False,
                base=10000.0, scaling="none", factor=1.0, original_positions=0.0):
     expect_float("rope", "x", x)
-    check_rope(sequence, offset, base, scaling, factor)
+    check_rope(cos, sequence, offset, base, scaling, factor)
     expect(x.dim() >= 2, "rope", "x", "it must have dimensions [..., heads, dim]")
     expect((cos is None) == (sin is None), "rope", "cos", "it and sin must be given together")
     if cos is not None:

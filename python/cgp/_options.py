@@ -31,11 +31,13 @@ def fit_batches(a, b):
                             f"they are {list(b[:-2])}: expand the operands first")
 
 
-def check_rope(sequence, offset, base, scaling, factor):
+def check_rope(cos, sequence, offset, base, scaling, factor):
     """What the C interface takes for "not given", and what it cannot take."""
     for name, value in (("sequence", sequence), ("offset", offset)):
         if integer(value, f"rope: {name}") < 0:
             raise ArgumentError(f"rope: {name} must not be negative; it is {value}")
+    if cos is not None and scaling != "none":
+        raise ArgumentError(f"rope: scaling {scaling!r} is for exact angles; tables hold theirs")
     if base == 0:
         raise ArgumentError("rope: base must be above 1; it is 0")
     if factor == 0 and scaling != "none":

@@ -322,7 +322,10 @@ class GgufFile:
     __del__ = close
 
     def weight(self, name, *, check=True):
-        """The tensor of that name as a QuantizedTensor: raises as QuantizedTensor.from_gguf does."""
+        """The tensor of that name as a QuantizedTensor: raises as QuantizedTensor.from_gguf does.
+
+        Raises: ArgumentError for a name that the file does not have.
+        """
         if self._handle is None:
             raise ArgumentError(f"{self.path} was closed")
         import numpy as np

@@ -82,6 +82,8 @@ def device(spec="auto"):
 
     >>> cgp.device("emu:sm_80").arch
     'sm_80'
+
+    Raises: ArgumentError for a malformed spec; Unsupported, saying why, where there is no such device.
     """
     with _lock:
         if spec not in _devices:
@@ -93,6 +95,8 @@ def set_numpy_device(spec):
     """Where functions run that were given NumPy arrays; "emu:sm_90a" to begin with.
 
     >>> cgp.set_numpy_device("emu:sm_90a")
+
+    Raises: ArgumentError for a malformed spec; Unsupported, saying why, where there is no such device.
     """
     global _numpy_device
     device(spec)

@@ -111,6 +111,8 @@ def score_formula(score):
 
     >>> cgp.score_formula(lambda score, b, h, q, k: 30 * np.tanh(score / 30))
     '(30.0 * tanh((score / 30.0)))'
+
+    Raises: ArgumentError for a function that does what no formula can say: a condition, an array, another library's function.
     """
     if isinstance(score, str):
         return score

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 from typing import Any, Callable, Literal, Optional, Union
 
+import torch
 from torch import Tensor
 
-Activation = Literal["relu", "silu", "gelu", "gelu_tanh"]
+_Activation = Literal["relu", "silu", "gelu", "gelu_tanh"]
 Both = Union[Tensor, tuple[Tensor, Tensor]]
 
 def matmul(a: Tensor, b: Tensor, bias: Optional[Tensor] = None, activation: str = "", alpha: float = 1.0,
@@ -32,8 +33,8 @@ def rope(x: Tensor, cos: Optional[Tensor] = None, sin: Optional[Tensor] = None, 
          sequence: int = 0, offset: int = 0, rotary: int = 0, interleaved: bool = False, inverse: bool = False,
          base: float = 10000.0, scaling: Literal["none", "linear", "ntk", "yarn", "llama3"] = "none", factor: float = 1.0,
          original_positions: float = 0.0) -> Tensor: ...
-def activate(x: Tensor, activation: Activation, bias: Optional[Tensor] = None) -> Tensor: ...
-def gated(gate: Tensor, up: Tensor, activation: Activation = "silu") -> Tensor: ...
+def activate(x: Tensor, activation: _Activation, bias: Optional[Tensor] = None) -> Tensor: ...
+def gated(gate: Tensor, up: Tensor, activation: _Activation = "silu") -> Tensor: ...
 def swiglu(gate: Tensor, up: Tensor) -> Tensor: ...
 def linear_cross_entropy(hidden: Tensor, weight: Tensor, target: Tensor, reduction: Literal["mean", "sum"] = "mean",
                          ignore_index: int = -100, label_smoothing: float = 0.0, z_loss: float = 0.0,

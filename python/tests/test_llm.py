@@ -52,7 +52,7 @@ def write_model(path, template=True):
             ("ffn_down", (WIDTH, INNER)))})
     infos, data = b"", b""
     for name, shape in tensors.items():
-        values = np.ones(shape, "<f4") if len(shape) == 1 else rng.standard_normal(shape).astype("<f4") / np.sqrt(shape[-1])
+        values = np.ones(shape, "<f4") if len(shape) == 1 else (rng.standard_normal(shape) / np.sqrt(shape[-1])).astype("<f4")
         infos += _text(name) + struct.pack("<I", len(shape)) + struct.pack(f"<{len(shape)}Q", *reversed(shape)) + struct.pack("<IQ", 0, len(data))
         data += values.tobytes() + b"\0" * (-values.nbytes % 32)
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys)) + b"".join(keys) + infos

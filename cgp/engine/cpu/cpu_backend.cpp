@@ -54,7 +54,7 @@ int64_t rows_of(const Value& v, const BackendOptions& o) {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(Program program, std::shared_ptr<const model::Gguf> file, const BackendOptions& o)
+  CpuBackend(Program program, std::shared_ptr<const model::Source> file, const BackendOptions& o)
       : program_(std::move(program)),
         options_(o),
         estimate_(cpu_memory(program_, *file, o)),
@@ -401,7 +401,7 @@ void check_options(const Program& p, const BackendOptions& o) {
 
 }  // namespace
 
-MemoryEstimate cpu_memory(const Program& p, const model::Gguf& file, const BackendOptions& o) {
+MemoryEstimate cpu_memory(const Program& p, const model::Source& file, const BackendOptions& o) {
   check_options(p, o);
   MemoryEstimate out;
   out.weights = CpuWeights::bytes_for(p, file, o);
@@ -413,7 +413,7 @@ MemoryEstimate cpu_memory(const Program& p, const model::Gguf& file, const Backe
   return out;
 }
 
-std::unique_ptr<Backend> make_cpu_backend(Program program, std::shared_ptr<const model::Gguf> file,
+std::unique_ptr<Backend> make_cpu_backend(Program program, std::shared_ptr<const model::Source> file,
                                           const BackendOptions& o) {
   return std::make_unique<CpuBackend>(std::move(program), std::move(file), o);
 }

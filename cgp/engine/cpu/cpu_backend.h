@@ -5,16 +5,16 @@
 #include <memory>
 
 #include "cgp/engine/backend.h"
-#include "cgp/model/gguf/gguf.h"
+#include "cgp/model/source/source.h"
 
 namespace cgp::engine {
 
 /// What it would take, before anything is loaded. Throws as make_cpu_backend().
-MemoryEstimate cpu_memory(const Program& program, const model::Gguf& file, const BackendOptions& options);
+MemoryEstimate cpu_memory(const Program& program, const model::Source& file, const BackendOptions& options);
 
 /// `file` is what `program` was built from. ActivationType::automatic is int16. Throws ArgumentError for a program that
 /// reject() refuses and options that are not positive.
-std::unique_ptr<Backend> make_cpu_backend(Program program, std::shared_ptr<const model::Gguf> file,
+std::unique_ptr<Backend> make_cpu_backend(Program program, std::shared_ptr<const model::Source> file,
                                           const BackendOptions& options);
 
 }  // namespace cgp::engine

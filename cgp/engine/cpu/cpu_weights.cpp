@@ -45,7 +45,7 @@ cpu::Activations activations_of(ActivationType type) {
   }
 }
 
-int64_t CpuWeights::bytes_for(const Program& p, const model::Gguf& file, const BackendOptions& o) {
+int64_t CpuWeights::bytes_for(const Program& p, const model::Source& file, const BackendOptions& o) {
   const auto uses = uses_of(p);
   const bool packs = activations_of(o.activations) != cpu::Activations::f32;
   int64_t bytes = 0;
@@ -59,7 +59,7 @@ int64_t CpuWeights::bytes_for(const Program& p, const model::Gguf& file, const B
   return bytes;
 }
 
-CpuWeights::CpuWeights(const Program& p, std::shared_ptr<const model::Gguf> file, const BackendOptions& o)
+CpuWeights::CpuWeights(const Program& p, std::shared_ptr<const model::Source> file, const BackendOptions& o)
     : file_(std::move(file)),
       activations_(activations_of(o.activations)),
       threads_(o.threads),
@@ -69,16 +69,15 @@ CpuWeights::CpuWeights(const Program& p, std::shared_ptr<const model::Gguf> file
   for (std::size_t i = 0; i < uses.size(); ++i) {
     const Weight& w = p.weights[i];
     Matrix& m = matrices_[i];
-    m.rows = w.rows, m.cols = w.cols, m.stored = data_of(w, *file_);
+    m.rows = w.rows, m.cols = w.cols;
+    for (int64_t e = 0; e < w.experts; ++e) m.stored.push_back(data_of(w, *file_, e));
+    const quant::Format format = m.stored[0].format;
     if (uses[i] == Use::vector) {
       m.values.resize(std::size_t(w.cols));
-      quant::decode(m.stored.format, m.stored.blocks, m.values);
-    } else if (uses[i] == Use::product && activations_ != cpu::Activations::f32 &&
-               cpu::can_pack(m.stored.format)) {
-      const std::size_t one = m.stored.blocks.size() / std::size_t(w.experts);
-      for (int64_t e = 0; e < w.experts; ++e)
-        m.packed.emplace_back(m.stored.format, m.stored.blocks.subspan(std::size_t(e) * one, one), w.rows,
-                              w.cols, threads_);
+      quant::decode(format, m.stored[0].blocks, m.values);
+    } else if (uses[i] == Use::product && activations_ != cpu::Activations::f32 && cpu::can_pack(format)) {
+      for (const WeightData& one : m.stored)
+        m.packed.emplace_back(format, one.blocks, w.rows, w.cols, threads_);
     }
     if (o.progress) o.progress(double(i + 1) / double(uses.size()));
   }
@@ -90,13 +89,12 @@ void CpuWeights::multiply(WeightId weight, int64_t expert, int64_t n, std::span<
   if (!m.packed.empty())
     return cpu::quant_matmul(m.packed[std::size_t(expert)], n, x, y,
                              {.activations = activations_, .threads = threads_});
-  const auto one = std::size_t(m.rows) * quant::bytes_of(m.stored.format, std::uint64_t(m.cols));
-  const auto blocks = m.stored.blocks.subspan(std::size_t(expert) * one, one);
+  const auto [format, blocks] = m.stored[std::size_t(expert)];
   // From kPanelVectors rows on sums are made in another order.
   const int64_t most = batch_invariant_ ? std::min(n, cpu::kPanelVectors - 4) : n;
   for (int64_t i = 0, count; i < n; i += count) {
     count = std::min(most, n - i);
-    cpu::quant_matmul(m.stored.format, blocks, m.rows, count, m.cols,
+    cpu::quant_matmul(format, blocks, m.rows, count, m.cols,
                       x.subspan(std::size_t(i * m.cols), std::size_t(count * m.cols)),
                       y.subspan(std::size_t(i * m.rows), std::size_t(count * m.rows)),
                       {.activations = activations_, .threads = threads_});
@@ -105,7 +103,7 @@ void CpuWeights::multiply(WeightId weight, int64_t expert, int64_t n, std::span<
 
 void CpuWeights::rows(WeightId weight, std::span<const std::int32_t> ids, std::span<float> out) const {
   const Matrix& m = matrices_[std::size_t(weight)];
-  cpu::quant_rows(m.stored.format, m.stored.blocks, m.rows, m.cols, ids, out);
+  cpu::quant_rows(m.stored[0].format, m.stored[0].blocks, m.rows, m.cols, ids, out);
 }
 
 std::span<const float> CpuWeights::vector(WeightId weight) const {

@@ -9,16 +9,17 @@
 #include "cgp/cpu/quant/packed.h"
 #include "cgp/engine/backend.h"
 #include "cgp/engine/models/model.h"
-#include "cgp/model/gguf/gguf.h"
+#include "cgp/model/source/source.h"
 
 namespace cgp::engine {
 
 class CpuWeights {
  public:
-  CpuWeights(const Program& program, std::shared_ptr<const model::Gguf> file, const BackendOptions& options);
+  CpuWeights(const Program& program, std::shared_ptr<const model::Source> file,
+             const BackendOptions& options);
 
   /// Bytes beside the mapped file.
-  static std::int64_t bytes_for(const Program& program, const model::Gguf& file,
+  static std::int64_t bytes_for(const Program& program, const model::Source& file,
                                 const BackendOptions& options);
 
   /// y = x W' for n rows of x, with matrix `expert` of the weight.
@@ -32,11 +33,11 @@ class CpuWeights {
  private:
   struct Matrix {
     std::int64_t rows = 0, cols = 0;
-    WeightData stored;
+    std::vector<WeightData> stored;          ///< one for each expert
     std::vector<cpu::PackedWeights> packed;  ///< one for each expert; empty: stored is read
     std::vector<float> values;               ///< of a vector
   };
-  std::shared_ptr<const model::Gguf> file_;
+  std::shared_ptr<const model::Source> file_;
   std::vector<Matrix> matrices_;
   cpu::Activations activations_;
   int threads_;

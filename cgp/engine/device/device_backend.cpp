@@ -10,13 +10,16 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/cpu/quant/matmul.h"
+#include "cgp/engine/device/device_plan.h"
 #include "cgp/engine/device/device_weights.h"
 #include "cgp/kernels/activation/activation.h"
 #include "cgp/kernels/argmax/argmax.h"
 #include "cgp/kernels/attention/attention.h"
 #include "cgp/kernels/decode/decode.h"
+#include "cgp/kernels/decode_linear/decode_norm.h"
 #include "cgp/kernels/embedding/embedding.h"
 #include "cgp/kernels/kv_cache/kv_cache.h"
+#include "cgp/kernels/kv_cache/qkv_append.h"
 #include "cgp/kernels/norm/norm.h"
 #include "cgp/kernels/rope/rope.h"
 #include "cgp/kernels/row/element_kernel.h"
@@ -25,6 +28,9 @@
 #include "cgp/runtime/stream.h"
 
 namespace cgp::engine {
+
+using namespace device_plan;
+
 namespace {
 
 using kernels::View;
@@ -33,9 +39,6 @@ using std::int64_t;
 using std::uint64_t;
 using text::cat;
 using Bytes = runtime::Buffer<std::uint8_t>;
-
-constexpr uint64_t kAlign = 256;
-uint64_t aligned(uint64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
 /// Sequences with at most so many rows in a step read the cache where it lies; longer ones gather its keys first.
 constexpr int32_t kPagedRows = 8;
@@ -46,46 +49,7 @@ kernels::Activation activation_of(Activation a) {
                                  : kernels::Activation::gelu_tanh;
 }
 
-kernels::KvCacheShape cache_shape(const Program& p, const BackendOptions& o) {
-  kernels::KvCacheShape c;
-  c.type = c.pages = DType::f16;
-  c.page_count = uint64_t(o.pages), c.page_size = uint64_t(o.page_tokens);
-  c.heads = uint64_t(p.kv_heads), c.d = uint64_t(p.head_dim);
-  return c;
-}
-
-[[noreturn]] void lacks(std::string what, std::string where = {}) {
-  throw Unsupported(ErrorText{"the kernels of a GPU run every operation of the model", std::move(where),
-                              std::move(what), "run it on the device \"cpu\""});
-}
-
-void require_supported(const Program& p, const runtime::Device& device, const BackendOptions& o) {
-  if (const std::string why = reject(p); !why.empty())
-    throw ArgumentError(ErrorText{"a program is sound", {}, why, {}});
-  if (o.pages < 1 || o.page_tokens < 1 || o.max_rows < 1 || o.max_sequences < 1 || o.max_outputs < 1)
-    throw ArgumentError("pages, rows, sequences and outputs of a backend must be positive");
-  if (o.cache != CacheType::f16) lacks("the cache is f16 there");
-  if (o.activations != ActivationType::automatic) lacks("activations are f16 there, and cannot be chosen");
-  if (device.info().cc() < 80)
-    lacks(cat("attention over pages needs sm_80, the device has ", device.info().arch));
-  if (p.head_dim % 8) lacks(cat("heads of ", p.head_dim, " elements; multiples of 8 are possible"));
-  if (const auto why = kernels::reject(cache_shape(p, o)); !why.empty()) lacks(why);
-  for (const Step& s : p.steps) {
-    const std::string where = s.layer == kNone ? p.architecture : cat(p.architecture, ", layer ", s.layer);
-    if (std::holds_alternative<Experts>(s.operation)) lacks("there is no mixture of experts", where);
-    if (const auto* a = std::get_if<Attention>(&s.operation)) {
-      if (a->softcap != 0) lacks("attention over pages has no soft cap", where);
-      if (a->window != 0 && a->window < p.context)
-        lacks(
-            cat("attention over pages has no window; with a context of up to ", a->window, " it needs none"),
-            where);
-    }
-    if (const auto* scale = std::get_if<Scale>(&s.operation); scale && scale->softcap != 0)
-      lacks("there is no soft cap", where);
-  }
-}
-
-/// to += what, f32 and f16.
+/// a + b, f32 and f16.
 class AddOp : public kernels::row::ElementOp {
  public:
   std::vector<kernels::row::Floats> apply(
@@ -98,83 +62,30 @@ class AddOp : public kernels::row::ElementOp {
   }
 };
 
-/// Where a value lies: rows `pitch` elements apart.
-struct Place {
-  uint64_t address = 0;
-  int64_t pitch = 0;
-  DType type = DType::f16;
-};
-
-/// What a step needs to know beside the tokens' embeddings, in one block that is uploaded at once. Offsets in bytes.
-struct Control {
-  uint64_t slots = 0, positions = 0, lengths = 0, outputs = 0, table = 0, embeddings = 0, bytes = 0;
-  Control(const BackendOptions& o, int64_t columns, int64_t width) {
-    uint64_t at = 0;
-    const auto take = [&](int64_t count, uint64_t size) {
-      const uint64_t here = at;
-      at += aligned(uint64_t(count) * size);
-      return here;
-    };
-    slots = take(o.max_rows, 8), positions = take(o.max_rows, 4), lengths = take(o.max_sequences, 4);
-    outputs = take(o.max_outputs, 4), table = take(o.max_sequences * columns, 4);
-    embeddings = take(o.max_rows * width, 4), bytes = at;
+/// cap * tanh(factor * x / cap), tanh as 1 - 2 / (1 + e^2x).
+class SoftCapOp : public kernels::row::ElementOp {
+ public:
+  SoftCapOp(float factor, float cap) : factor_(factor), cap_(cap) {}
+  std::vector<kernels::row::Floats> apply(
+      kernels::row::Kernel&, const std::vector<kernels::row::Floats>& in, const kernels::row::Floats&,
+      const kernels::row::Val<kernels::row::u64>&,
+      const std::vector<kernels::row::Val<kernels::row::u64>>&) const override {
+    using Number = kernels::row::Val<dsl::f32>;
+    std::vector<kernels::row::Floats> out(1);
+    for (const auto& x : in[0]) {
+      const auto e = dsl::ex2<dsl::approx, dsl::ftz>(x * (2.885390081777927f * factor_ / cap_));
+      out[0].push_back(fma(dsl::rcp<dsl::approx, dsl::ftz>(e + 1.0f), -2.0f, Number(1.0f)) * cap_);
+    }
+    return out;
   }
+
+ private:
+  float factor_, cap_;
 };
-
-int64_t columns_of(const Program& p, const BackendOptions& o) {
-  return (p.context + o.page_tokens - 1) / o.page_tokens;
-}
-int64_t rows_of(const Value& v, const BackendOptions& o) {
-  return v.rows == Rows::tokens ? o.max_rows : o.max_outputs;
-}
-const Embedding& embedding_of(const Program& p) {
-  for (const Step& s : p.steps)
-    if (const auto* e = std::get_if<Embedding>(&s.operation)) return *e;
-  throw ArgumentError(ErrorText{"a program begins with an embedding", {}, "there is none", {}});
-}
-
-/// Results of products on their way: columns.
-int64_t widest_product(const Program& p) {
-  int64_t widest = 1;
-  for (const Step& s : p.steps)
-    if (const auto* o = std::get_if<Linear>(&s.operation))
-      widest = std::max(widest, p.values[std::size_t(o->parts[0].out)].width * (o->gated ? 2 : 1));
-  return widest;
-}
-
-/// Weights of a Linear by format, and where their results begin.
-struct Product {
-  std::vector<WeightId> weights;
-  int64_t column = 0;
-};
-std::vector<Product> products_of(const Linear& o, const Program& p, const model::Gguf& file) {
-  std::vector<Product> out;
-  int64_t column = 0;
-  for (const Linear::Part& part : o.parts) {
-    const Weight& w = p.weights[std::size_t(part.weight)];
-    const auto format = [&](WeightId id) { return data_of(p.weights[std::size_t(id)], file).format; };
-    if (out.empty() || format(out.back().weights[0]) != format(part.weight)) out.push_back({{}, column});
-    out.back().weights.push_back(part.weight);
-    column += w.rows;
-  }
-  return out;
-}
-
-uint64_t cache_bytes(const Program& p, const BackendOptions& o) {
-  return uint64_t(p.cache_layers) * aligned(cache_shape(p, o).bytes());
-}
-uint64_t value_bytes(const Program& p, const BackendOptions& o) {
-  uint64_t bytes = 0;
-  for (const Value& v : p.values) bytes += aligned(uint64_t(v.width * rows_of(v, o)) * 4);
-  const int64_t rows = std::max(o.max_rows, o.max_outputs);
-  bytes += aligned(uint64_t(widest_product(p) * rows) * 2);
-  bytes += 2 * aligned(uint64_t(p.context * p.kv_heads * p.head_dim) * 2);
-  return bytes + Control(o, columns_of(p, o), p.values[std::size_t(embedding_of(p).out)].width).bytes;
-}
 
 class DeviceBackend final : public Backend {
  public:
-  DeviceBackend(Program program, std::shared_ptr<const model::Gguf> file, const runtime::Device& device,
+  DeviceBackend(Program program, std::shared_ptr<const model::Source> file, const runtime::Device& device,
                 const BackendOptions& o)
       : program_(std::move(program)),
         file_(std::move(file)),
@@ -194,8 +105,10 @@ class DeviceBackend final : public Backend {
     place_values();
     for (const RopeTable& t : program_.rope_tables) add_rope_table(t);
     error_ = device.zeros<std::uint32_t>(1, "error flag");
+    loader_ = std::make_unique<WeightLoader>(device);
     for (const Step& s : program_.steps) std::visit([&](const auto& op) { compile(s, op); }, s.operation);
     flush_residual();
+    loader_.reset();
     kernels::DecodeProblem widest = decode_problem(std::max<uint64_t>(1, uint64_t(o.max_sequences)), 1);
     widest.heads_q = 1;
     for (const Step& s : program_.steps)
@@ -372,7 +285,7 @@ class DeviceBackend final : public Backend {
   void add_scratch(runtime::Stream& s, ValueId to) {
     kernels::row::ElementProblem p;
     static const auto kOp = std::make_shared<AddOp>();
-    p.name = "add_f16_to_f32", p.op = kOp, p.rows = rows(to), p.cols = uint64_t(width(to));
+    p.name = "add", p.op = kOp, p.rows = rows(to), p.cols = uint64_t(width(to));
     p.inputs = {{"a", view(to)}, {"b", view(scratch_)}}, p.outputs = {{"out", view(to, true)}};
     const kernels::row::Layout dense{.pitch = uint64_t(width(to))};
     p.input_layouts = {dense, dense}, p.output_layouts = {dense};
@@ -389,6 +302,19 @@ class DeviceBackend final : public Backend {
     else if (pending_ != kNone)
       flush_residual();
     const View w = vector(weight), b = vector(bias);
+    if (!layer && !adds && group == width(in) && place(in).type == DType::f32 &&
+        place(out).type == DType::f16) {
+      kernels::DecodeNorm n;
+      n.k = uint64_t(group), n.x = place(in).address, n.ldx = uint64_t(place(in).pitch), n.weight = w.address;
+      n.y = place(out).address, n.ldy = uint64_t(place(out).pitch), n.eps = eps, n.pdl = true;
+      if (kernels::reject(n).empty()) {
+        add(step, out, [=, this](runtime::Stream& s) mutable {
+          n.rows = rows(in);
+          kernels::decode_norm(s, n);
+        });
+        return;
+      }
+    }
     add(step, out, [=, this](runtime::Stream& s) {
       const auto heads = uint64_t(width(in) / group);
       kernels::Norm n;
@@ -424,29 +350,68 @@ class DeviceBackend final : public Backend {
     kernels::activate(s, act);
   }
 
+  const DeviceMatrix& load_matrix(std::span<const WeightId> weights, bool gated) {
+    const auto& matrix = *matrices_.emplace_back(
+        std::make_unique<DeviceMatrix>(*loader_, device_, program_, *file_, weights, gated));
+    loaded(matrix.rows() * matrix.cols());
+    return matrix;
+  }
+
+  /// A product that ends with the gate, with the sum of the residual stream or with f32 results; false: it does not.
+  bool multiply_in_one_launch(const Step& step, const Linear& o) {
+    const ValueId in = o.in, out = o.parts[0].out;
+    const auto products = products_of(o, program_, *file_);
+    const bool sum = o.residual != kNone && o.residual == out && place(out).type == DType::f32,
+               f32 = o.residual == kNone && place(out).type == DType::f32 && o.parts.size() == 1;
+    if (products.size() != 1 || !DeviceMatrix::packs(device_, program_, *file_, products[0].weights) ||
+        (o.activated && !o.gated) || !(o.gated || sum || f32))
+      return false;
+    for (const auto& part : o.parts)
+      if (part.bias != kNone || (o.gated && program_.weights[std::size_t(part.weight)].rows % 8))
+        return false;
+    const auto& matrix = load_matrix(products[0].weights, o.gated);
+    const auto end = o.gated ? kernels::WeightOnlyEnd::gate
+                     : sum   ? kernels::WeightOnlyEnd::add_f32
+                             : kernels::WeightOnlyEnd::store_f32;
+    const auto a = o.gated ? activation_of(o.activation) : kernels::Activation::identity;
+    add(step, out, [=, this, &matrix](runtime::Stream& s) {
+      matrix.multiply(s, rows(in), place(in).address, uint64_t(place(in).pitch), place(out).address,
+                      uint64_t(place(out).pitch), workspace_, end, a);
+    });
+    return true;
+  }
+
   void compile(const Step& step, const Linear& o) {
     flush_residual();
     if (place(o.in).type != DType::f16)
       lacks("products of f32 values", program_.values[std::size_t(o.in)].name);
     const ValueId out = o.parts[0].out;
+    if (multiply_in_one_launch(step, o)) return;
     int64_t columns = 0;
     for (const auto& part : o.parts) columns += program_.weights[std::size_t(part.weight)].rows;
     // Into the value itself, or on the way to it.
     const bool direct = !o.gated && o.residual == kNone && place(out).type == DType::f16;
     Place to = direct ? place(out) : scratch_;
     if (!direct) to.pitch = columns;
-    for (const Product& product : products_of(o, program_, *file_)) {
-      const auto& matrix =
-          *matrices_.emplace_back(std::make_unique<DeviceMatrix>(device_, program_, *file_, product.weights));
-      loaded(matrix.rows() * matrix.cols());
+    const auto products = products_of(o, program_, *file_);
+    const bool all_packed = std::all_of(products.begin(), products.end(), [&](const Product& p) {
+      return DeviceMatrix::packs(device_, program_, *file_, p.weights);
+    });
+    for (std::size_t i = 0; i < products.size(); ++i) {
+      const Product& product = products[i];
+      // They need the same value, and not each other.
+      const auto order = !all_packed || products.size() == 1 ? kernels::WeightOnlyOrder::after
+                         : i                                 ? kernels::WeightOnlyOrder::beside
+                                                             : kernels::WeightOnlyOrder::first;
+      const auto& matrix = load_matrix(product.weights, false);
       workspace_bytes_ =
           std::max(workspace_bytes_,
                    matrix.workspace(device_, uint64_t(rows_of(program_.values[std::size_t(out)], options_))));
       const ValueId in = o.in;
       const uint64_t y = to.address + uint64_t(product.column) * 2;
-      add(step, out, [this, &matrix, in, y, to](runtime::Stream& s) {
+      add(step, out, [this, &matrix, in, y, to, order](runtime::Stream& s) {
         matrix.multiply(s, rows(in), place(in).address, uint64_t(place(in).pitch), y, uint64_t(to.pitch),
-                        workspace_);
+                        workspace_, kernels::WeightOnlyEnd::store, kernels::Activation::identity, order);
       });
     }
     const auto a = o.activated && !o.gated ? activation_of(o.activation) : kernels::Activation::identity;
@@ -513,17 +478,47 @@ class DeviceBackend final : public Backend {
     return p;
   }
 
+  /// Rotation and append to the cache in one launch, where the last launch rotates queries and keys whole and values lie right
+  /// behind them: that launch goes. None: they are two.
+  std::optional<kernels::QkvAppend> rotate_and_append(const Attention& o) {
+    const Place &q = place(o.q), &k = place(o.k), &v = place(o.v);
+    const int64_t d = o.head_dim;
+    if (!merged_rope_ || rope_launch_ + 1 != launches_.size() || merged_rope_->value != o.q ||
+        merged_rope_->head_dim != d || *rope_heads_ != o.heads + o.kv_heads || k.pitch != q.pitch ||
+        v.pitch != q.pitch || k.address != q.address + uint64_t(o.heads * d) * 2 ||
+        v.address != k.address + uint64_t(o.kv_heads * d) * 2)
+      return {};
+    const auto table = std::size_t(merged_rope_->table);
+    if (2 * int64_t(program_.rope_tables[table].frequencies.size()) != d) return {};
+    kernels::QkvAppend a;
+    a.cache = cache_shape(program_, options_), a.heads_q = uint64_t(o.heads);
+    a.qkv = q.address, a.pitch = uint64_t(q.pitch), a.pdl = true;
+    a.cos = ropes_[table].cosines.address(), a.sin = ropes_[table].sines.address();
+    a.positions = uint64_t(program_.context), a.interleaved = !merged_rope_->halves;
+    a.pool = cache_.address() + uint64_t(o.cache_layer) * layer_bytes_;
+    a.slots = device_control_.address() + control_.slots;
+    a.places = device_control_.address() + control_.positions;
+    a.error_flag = error_.address();
+    launches_.pop_back(), merged_rope_.reset();
+    return a;
+  }
+
   void compile(const Step& step, const Attention& o) {
     flush_residual();
-    add(step, o.out, [this, o](runtime::Stream& s) {
+    add(step, o.out, [this, o, rotated = rotate_and_append(o)](runtime::Stream& s) mutable {
       const Place &q = place(o.q), &k = place(o.k), &v = place(o.v), &to = place(o.out);
       const uint64_t pool = cache_.address() + uint64_t(o.cache_layer) * layer_bytes_,
                      d = uint64_t(o.head_dim), base = device_control_.address();
       if (k.pitch != v.pitch) throw Error("keys and values of a step lie side by side");
-      kernels::kv_append(
-          s, cache_shape(program_, options_), pool,
-          {.k = k.address, .v = v.address, .row = uint64_t(k.pitch), .head = d, .count = uint64_t(rows_)},
-          base + control_.slots, error_.address());
+      if (rotated) {
+        rotated->tokens = uint64_t(rows_);
+        kernels::qkv_append(s, *rotated);
+      } else {
+        kernels::kv_append(
+            s, cache_shape(program_, options_), pool,
+            {.k = k.address, .v = v.address, .row = uint64_t(k.pitch), .head = d, .count = uint64_t(rows_)},
+            base + control_.slots, error_.address());
+      }
       const auto& all = batch_->sequences;
       for (std::size_t i = 0; i < all.size();) {
         const BatchSequence& first = all[i];
@@ -538,7 +533,8 @@ class DeviceBackend final : public Backend {
                        lengths = base + control_.lengths + i * 4;
         if (first.rows <= kPagedRows) {
           auto p = decode_problem(count, n_q);
-          p.heads_q = uint64_t(o.heads), p.q = q_strides, p.o = o_strides, p.scale = o.scale;
+          p.heads_q = uint64_t(o.heads), p.q = q_strides, p.o = o_strides, p.scale = o.scale, p.pdl = true;
+          p.window_left = window_left(o), p.soft_cap = o.softcap;
           kernels::decode(s, p,
                           {.q = q_at,
                            .pool = pool,
@@ -555,6 +551,10 @@ class DeviceBackend final : public Backend {
     });
   }
 
+  /// Keys before a query's own; -1: all.
+  int64_t window_left(const Attention& o) const {
+    return o.window == 0 || o.window >= program_.context ? -1 : o.window - 1;
+  }
   /// Many queries of one sequence: over this step's keys as they are, or over all of them gathered from their pages.
   void prefill(runtime::Stream& s, const Attention& o, const BatchSequence& sequence, uint64_t q,
                const kernels::AttentionStrides& q_strides, uint64_t out,
@@ -563,7 +563,7 @@ class DeviceBackend final : public Backend {
     p.type = DType::f16, p.heads_q = uint64_t(o.heads), p.heads_kv = uint64_t(o.kv_heads);
     p.n_q = uint64_t(sequence.rows), p.n_kv = uint64_t(sequence.first_position + sequence.rows);
     p.d_qk = p.d_v = uint64_t(o.head_dim), p.q = q_strides, p.o = o_strides, p.scale = o.scale,
-    p.causal = true;
+    p.causal = true, p.window_left = window_left(o), p.soft_cap = o.softcap;
     kernels::AttentionAddresses at;
     at.q = q, at.o = out;
     if (sequence.first_position == 0) {
@@ -585,19 +585,26 @@ class DeviceBackend final : public Backend {
   void compile(const Step&, const Experts&) { lacks("there is no mixture of experts"); }
   void compile(const Step& step, const Add& o) {
     flush_residual();
-    for (ValueId v : {o.a, o.b, o.out})
-      if (place(v).type != DType::f32) lacks("sums of f16 values", program_.values[std::size_t(v)].name);
     add(step, o.out, [this, o](runtime::Stream& s) {
       kernels::row::ElementProblem p;
       static const auto kOp = std::make_shared<AddOp>();
-      p.name = "add_f32", p.op = kOp, p.rows = rows(o.out), p.cols = uint64_t(width(o.out));
+      p.name = "add", p.op = kOp, p.rows = rows(o.out), p.cols = uint64_t(width(o.out));
       p.inputs = {{"a", view(o.a)}, {"b", view(o.b)}}, p.outputs = {{"out", view(o.out, true)}};
+      p.input_layouts = {layout(place(o.a)), layout(place(o.b))}, p.output_layouts = {layout(place(o.out))};
       kernels::row::run_elements(s, p);
     });
   }
   void compile(const Step& step, const Scale& o) {
     flush_residual();
     add(step, o.value, [this, o](runtime::Stream& s) {
+      if (o.softcap != 0) {
+        kernels::row::ElementProblem p;
+        p.name = "soft_cap", p.op = std::make_shared<SoftCapOp>(o.factor, o.softcap);
+        p.form = cat(o.factor, "_", o.softcap);
+        p.rows = rows(o.value), p.cols = uint64_t(width(o.value));
+        p.inputs = {{"x", view(o.value)}}, p.outputs = {{"y", view(o.value, true)}};
+        return kernels::row::run_elements(s, p);
+      }
       kernels::Activate a;
       a.activation = kernels::Activation::identity, a.scale = o.factor;
       a.x = view(o.value), a.y = view(o.value, true), a.rows = rows(o.value),
@@ -712,7 +719,7 @@ class DeviceBackend final : public Backend {
   };
 
   Program program_;
-  std::shared_ptr<const model::Gguf> file_;
+  std::shared_ptr<const model::Source> file_;
   BackendOptions options_;
   MemoryEstimate estimate_;
   runtime::Device device_;
@@ -729,6 +736,7 @@ class DeviceBackend final : public Backend {
   std::vector<Table> ropes_;
   std::map<WeightId, runtime::Buffer<float>> vectors_;
   std::vector<std::unique_ptr<DeviceMatrix>> matrices_;
+  std::unique_ptr<WeightLoader> loader_;  ///< while the program is compiled
   runtime::Buffer<std::uint32_t> error_;
   runtime::Buffer<int32_t> greedy_;
   runtime::Buffer<float> greatest_;
@@ -746,21 +754,7 @@ class DeviceBackend final : public Backend {
 
 }  // namespace
 
-MemoryEstimate device_memory(const Program& p, const model::Gguf& file, const runtime::Device& device,
-                             const BackendOptions& o) {
-  require_supported(p, device, o);
-  MemoryEstimate out;
-  for (const Step& s : p.steps)
-    if (const auto* l = std::get_if<Linear>(&s.operation))
-      for (const Product& product : products_of(*l, p, file))
-        out.weights += int64_t(DeviceMatrix::bytes_for(device, p, file, product.weights));
-  out.cache = int64_t(cache_bytes(p, o));
-  out.workspace = int64_t(value_bytes(p, o));
-  for (const RopeTable& t : p.rope_tables) out.workspace += int64_t(t.frequencies.size()) * 8 * p.context;
-  return out;
-}
-
-std::unique_ptr<Backend> make_device_backend(Program program, std::shared_ptr<const model::Gguf> file,
+std::unique_ptr<Backend> make_device_backend(Program program, std::shared_ptr<const model::Source> file,
                                              const runtime::Device& device, const BackendOptions& o) {
   return std::make_unique<DeviceBackend>(std::move(program), std::move(file), device, o);
 }

@@ -6,18 +6,18 @@
 #include <memory>
 
 #include "cgp/engine/backend.h"
-#include "cgp/model/gguf/gguf.h"
+#include "cgp/model/source/source.h"
 #include "cgp/runtime/device.h"
 
 namespace cgp::engine {
 
 /// What it would take, before anything is loaded. Throws as make_device_backend().
-MemoryEstimate device_memory(const Program& program, const model::Gguf& file, const runtime::Device& device,
+MemoryEstimate device_memory(const Program& program, const model::Source& file, const runtime::Device& device,
                              const BackendOptions& options);
 
 /// `file` is what `program` was built from. Throws Unsupported that names what a program needs and the kernels lack: experts,
-/// windows shorter than the context, soft caps, other cache types than f16, other activations than automatic.
-std::unique_ptr<Backend> make_device_backend(Program program, std::shared_ptr<const model::Gguf> file,
+/// other cache types than f16, other activations than automatic.
+std::unique_ptr<Backend> make_device_backend(Program program, std::shared_ptr<const model::Source> file,
                                              const runtime::Device& device, const BackendOptions& options);
 
 }  // namespace cgp::engine

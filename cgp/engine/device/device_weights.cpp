@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cgp/engine/device/device_weights.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/cpu/threads.h"
+#include "cgp/kernels/weight_only/weight_only_pack.h"
 #include "cgp/kernels/weight_only/weight_only_wgmma.h"
 
 namespace cgp::engine {
@@ -14,7 +18,7 @@ using kernels::View;
 /// Rows up to which weight_only's streaming kernel is the faster one.
 constexpr std::uint64_t kStreamedRows = 16;
 
-kernels::QuantizedWeight shape_of(const Program& program, const model::Gguf& file,
+kernels::QuantizedWeight shape_of(const Program& program, const model::Source& file,
                                   std::span<const WeightId> weights) {
   kernels::QuantizedWeight w;
   for (WeightId id : weights) {
@@ -40,40 +44,74 @@ std::optional<kernels::WeightFormat> packed_format_of(const runtime::Device& dev
 }  // namespace
 
 std::uint64_t DeviceMatrix::bytes_for(const runtime::Device& device, const Program& program,
-                                      const model::Gguf& file, std::span<const WeightId> weights) {
+                                      const model::Source& file, std::span<const WeightId> weights) {
   const auto w = shape_of(program, file, weights);
   const auto format = packed_format_of(device, w);
-  return format ? kernels::packed_bytes(*format, w.rows, w.cols) : kernels::stored_bytes(w);
+  return format ? kernels::packed_bytes(*format, w.rows, w.cols) : staged_bytes(program, file, weights);
 }
 
-DeviceMatrix::DeviceMatrix(const runtime::Device& device, const Program& program, const model::Gguf& file,
-                           std::span<const WeightId> weights)
-    : weight_(shape_of(program, file, weights)), packed_format_(packed_format_of(device, weight_)) {
-  std::vector<std::byte> stored;
-  for (WeightId id : weights) {
-    const auto blocks = data_of(program.weights[std::size_t(id)], file).blocks;
-    stored.insert(stored.end(), blocks.begin(), blocks.end());
+WeightLoader::WeightLoader(const runtime::Device& device) : device_(device), stream_(device) {}
+
+void WeightLoader::upload(const Pieces& pieces, const runtime::Slice<std::uint8_t>& to) {
+  std::size_t at = 0;
+  for (const auto& piece : pieces)
+    for (std::size_t from = 0; from < piece.size(); from += kPart) {
+      const std::size_t count = std::min(kPart, piece.size() - from);
+      if (parts_.size() < 2) parts_.push_back({{device_, kPart}, runtime::Event(device_)});
+      Part& part = parts_[next_++ % parts_.size()];
+      part.copied.wait();
+      cpu::parallel_for(std::int64_t(count), 1 << 18, 0, [&](std::int64_t first, std::int64_t last) {
+        std::memcpy(part.memory.data() + first, piece.data() + from + first, std::size_t(last - first));
+      });
+      stream_.upload(to.slice(at, count), part.memory.span().first(count));
+      stream_.record(part.copied);
+      at += count;
+    }
+}
+
+std::uint64_t WeightLoader::stage(const Pieces& pieces) {
+  std::size_t bytes = 0;
+  for (const auto& piece : pieces) bytes += piece.size();
+  if (staged_.size() < bytes) {
+    stream_.wait();
+    staged_ = device_.alloc<std::uint8_t>(bytes, "weights to be packed");
   }
-  const auto as_bytes = [](const std::vector<std::byte>& v) {
-    return std::span(reinterpret_cast<const std::uint8_t*>(v.data()), v.size());
-  };
+  upload(pieces, staged_.all().slice(0, bytes));
+  return staged_.address();
+}
+
+bool DeviceMatrix::packs(const runtime::Device& device, const Program& program, const model::Source& file,
+                         std::span<const WeightId> weights) {
+  return packed_format_of(device, shape_of(program, file, weights)).has_value();
+}
+
+std::uint64_t DeviceMatrix::staged_bytes(const Program& program, const model::Source& file,
+                                         std::span<const WeightId> weights) {
+  std::uint64_t bytes = 0;
+  for (WeightId id : weights) bytes += data_of(program.weights[std::size_t(id)], file).blocks.size();
+  return bytes;
+}
+
+DeviceMatrix::DeviceMatrix(WeightLoader& loader, const runtime::Device& device, const Program& program,
+                           const model::Source& file, std::span<const WeightId> weights, bool gated)
+    : weight_(shape_of(program, file, weights)), packed_format_(packed_format_of(device, weight_)) {
+  WeightLoader::Pieces pieces;
+  for (WeightId id : weights) pieces.push_back(data_of(program.weights[std::size_t(id)], file).blocks);
   if (!packed_format_) {
-    stored_ = device.upload<std::uint8_t>(as_bytes(stored), "weights");
+    stored_ = device.alloc<std::uint8_t>(staged_bytes(program, file, weights), "weights");
+    loader.upload(pieces, stored_.all());
     weight_.codes = std::as_const(stored_);
     return;
   }
-  std::vector<std::byte> packed(kernels::packed_bytes(*packed_format_, weight_.rows, weight_.cols));
-  // Rows of tiles lie one after the other: parts of the weight are packed by themselves.
-  constexpr std::int64_t kRows = 256;
-  const std::uint64_t row = stored.size() / weight_.rows,
-                      packed_row = packed.size() / ((weight_.rows + 31) / 32 * 32);
-  cpu::parallel_for(std::int64_t(weight_.rows), kRows, 0, [&](std::int64_t from, std::int64_t to) {
-    const auto first = std::uint64_t(from), count = std::uint64_t(to - from);
-    kernels::pack_weights(*packed_format_, count, weight_.cols,
-                          std::span(stored).subspan(first * row, count * row),
-                          std::span(packed).subspan(first * packed_row, (count + 31) / 32 * 32 * packed_row));
-  });
-  packed_ = device.upload<std::uint8_t>(as_bytes(packed), "packed weights");
+  packed_ = device.alloc<std::uint8_t>(kernels::packed_bytes(*packed_format_, weight_.rows, weight_.cols),
+                                       "packed weights");
+  const std::uint64_t blocks = loader.stage(pieces);
+  kernels::pack_weights(loader.stream(), {.format = *packed_format_,
+                                          .n = weight_.rows,
+                                          .k = weight_.cols,
+                                          .file = blocks,
+                                          .up = gated ? blocks + pieces[0].size() : 0,
+                                          .packed = packed_.address()});
 }
 
 kernels::QuantizedMatmul DeviceMatrix::problem(const runtime::Backend* backend, std::uint64_t m) const {
@@ -91,11 +129,12 @@ std::uint64_t DeviceMatrix::workspace(const runtime::Device& device, std::uint64
 
 void DeviceMatrix::multiply(runtime::Stream& s, std::uint64_t m, std::uint64_t x, std::uint64_t ldx,
                             std::uint64_t y, std::uint64_t ldy,
-                            const runtime::Buffer<std::uint8_t>& workspace) const {
+                            const runtime::Buffer<std::uint8_t>& workspace, kernels::WeightOnlyEnd end,
+                            kernels::Activation activation, kernels::WeightOnlyOrder order) const {
   if (packed_format_) {
     kernels::WeightOnlyProblem p{*packed_format_,   DType::f16, m,  rows(), cols(), x, ldx,
                                  packed_.address(), y,          ldy};
-    p.pdl = m <= kStreamedRows;
+    p.pdl = true, p.end = end, p.activation = activation, p.order = order;
     return m <= kStreamedRows ? kernels::weight_only_gemm(s, p) : kernels::weight_wgmma_gemm(s, p);
   }
   const auto* backend = s.device().backend().get();

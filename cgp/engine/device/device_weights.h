@@ -9,25 +9,61 @@
 #include "cgp/engine/program/program.h"
 #include "cgp/kernels/quantized_matmul/quantized_matmul.h"
 #include "cgp/runtime/buffer.h"
+#include "cgp/runtime/host_memory.h"
 #include "cgp/runtime/stream.h"
 
 namespace cgp::engine {
 
-/// y = x W' for f16 x and y: rows of several weights of a file, one after the other.
+/// Brings tensors of a mapped file to the device: all threads copy a part to pinned memory while the part before is under way.
+class WeightLoader {
+ public:
+  explicit WeightLoader(const runtime::Device& device);
+  using Pieces = std::vector<std::span<const std::byte>>;
+  /// The pieces one after another. On stream().
+  void upload(const Pieces& pieces, const runtime::Slice<std::uint8_t>& to);
+  /// The same into memory of this object, whose address is returned; it is there until the next call.
+  std::uint64_t stage(const Pieces& pieces);
+  runtime::Stream& stream() { return stream_; }
+
+ private:
+  static constexpr std::size_t kPart = std::size_t(32) << 20;
+  struct Part {
+    runtime::Pinned<std::uint8_t> memory;
+    runtime::Event copied;
+  };
+
+  runtime::Device device_;
+  std::vector<Part> parts_;
+  std::size_t next_ = 0;
+  runtime::Buffer<std::uint8_t> staged_;
+  runtime::Stream stream_;
+};
+
+/// y = x W' for f16 x: rows of several weights of a file, one after the other.
 class DeviceMatrix {
  public:
-  DeviceMatrix(const runtime::Device& device, const Program& program, const model::Gguf& file,
-               std::span<const WeightId> weights);
+  /// gated: two weights of one shape, a gate and its up; where they are packed, 8 rows of each in turns.
+  DeviceMatrix(WeightLoader& loader, const runtime::Device& device, const Program& program,
+               const model::Source& file, std::span<const WeightId> weights, bool gated);
 
   static std::uint64_t bytes_for(const runtime::Device& device, const Program& program,
-                                 const model::Gguf& file, std::span<const WeightId> weights);
+                                 const model::Source& file, std::span<const WeightId> weights);
+  /// Of the file, that WeightLoader has on the device beside it while it is packed.
+  static std::uint64_t staged_bytes(const Program& program, const model::Source& file,
+                                    std::span<const WeightId> weights);
+  /// Whether weights of one format are packed on the device.
+  static bool packs(const runtime::Device& device, const Program& program, const model::Source& file,
+                    std::span<const WeightId> weights);
   std::uint64_t rows() const { return weight_.rows; }
   std::uint64_t cols() const { return weight_.cols; }
   /// Bytes that multiply() needs for m rows.
   std::uint64_t workspace(const runtime::Device& device, std::uint64_t m) const;
-  /// x and y: addresses of f16 rows ldx and ldy elements apart.
+  /// x and y: addresses of rows ldx and ldy elements apart; x is f16, y what `end` says.
   void multiply(runtime::Stream& s, std::uint64_t m, std::uint64_t x, std::uint64_t ldx, std::uint64_t y,
-                std::uint64_t ldy, const runtime::Buffer<std::uint8_t>& workspace) const;
+                std::uint64_t ldy, const runtime::Buffer<std::uint8_t>& workspace,
+                kernels::WeightOnlyEnd end = kernels::WeightOnlyEnd::store,
+                kernels::Activation activation = kernels::Activation::identity,
+                kernels::WeightOnlyOrder order = kernels::WeightOnlyOrder::after) const;
 
  private:
   kernels::QuantizedMatmul problem(const runtime::Backend* backend, std::uint64_t m) const;

@@ -18,7 +18,7 @@ using T = Architecture::Tensor;
 
 class Builder {
  public:
-  Builder(const model::Gguf& file, const BuildOptions& o)
+  Builder(const model::Source& file, const BuildOptions& o)
       : file_(file), a_(architecture_named(file.string("general.architecture"))), prefix_(cat(a_.name, ".")) {
     p_.architecture = a_.name;
     refuse_unknown_keys();
@@ -118,12 +118,13 @@ class Builder {
 
   /// attention.sliding_window, and which layers have one: a period, or a flag for each layer.
   void read_windows() {
-    if (a_.window_period == 0) return;
-    window_ = a_.window_period > 1 ? size("attention.sliding_window")
-                                   : maybe("attention.sliding_window").value_or(0);
     const std::string pattern = prefix_ + "attention.sliding_window_pattern";
     const model::GgufValue* value = file_.find(pattern);
-    if (value && value->type == model::GgufType::array) {
+    const bool by_layer = value && value->type == model::GgufType::array;
+    if (a_.window_period == 0 && !by_layer) return;
+    window_ = a_.window_period != 1 ? size("attention.sliding_window")
+                                    : maybe("attention.sliding_window").value_or(0);
+    if (by_layer) {
       const model::GgufArray& flags = *file_.find_array(pattern, model::GgufType::boolean);
       if (int64_t(flags.count) < layers_)
         wrong("attention.sliding_window_pattern", cat(flags.count, " flags, ", layers_, " layers"));
@@ -249,9 +250,10 @@ class Builder {
     }
     const bool local = window_ > 0 && windowed_[std::size_t(layer_)];
     if (!a_.positions) {
+      const bool halves = !file_.find_bool(prefix_ + "rope.interleaved").value_or(!a_.rope_halves);
       const std::int32_t table = local && p_.rope_tables.size() > 1 ? 1 : 0;
-      step(Role::rope, Rope{q, heads_, head_dim_, a_.rope_halves, table});
-      step(Role::rope, Rope{k, kv_heads_, head_dim_, a_.rope_halves, table});
+      step(Role::rope, Rope{q, heads_, head_dim_, halves, table});
+      step(Role::rope, Rope{k, kv_heads_, head_dim_, halves, table});
     }
     ValueId attended = value("attended", q_width);
     const float softcap = a_.softcaps ? float(file_.number(prefix_ + "attn_logit_softcapping")) : 0;
@@ -328,7 +330,7 @@ class Builder {
       step(Role::lm_head, Scale{p_.logits, 1, float(cap)});
   }
 
-  const model::Gguf& file_;
+  const model::Source& file_;
   const Architecture& a_;
   std::string prefix_;
   Program p_;
@@ -363,14 +365,16 @@ const Architecture& architecture_named(std::string_view name) {
       "the model's architecture is one that is here", {}, cat(name, " is not; there are ", there), {}});
 }
 
-WeightData data_of(const Weight& w, const model::Gguf& file) {
+WeightData data_of(const Weight& w, const model::Source& file, int64_t expert) {
   const model::GgufTensor& t = file.tensor(w.tensor);
   const quant::Format f = quant::format_of_ggml_type(t.type->id, w.tensor);
+  const auto size = quant::bytes_of(f, std::uint64_t(w.rows * w.cols));
+  if (!t.parts.empty()) return {f, t.parts[std::size_t(expert)]};
   const bool vector = t.shape.size() == 1;
   const auto first = quant::bytes_of(f, std::uint64_t(vector ? w.first_row : w.first_row * w.cols));
-  return {f, t.data.subspan(first, quant::bytes_of(f, std::uint64_t(w.rows * w.cols * w.experts)))};
+  return {f, t.data.subspan(first + std::uint64_t(expert) * size, size)};
 }
 
-Program build(const model::Gguf& file, const BuildOptions& options) { return Builder(file, options).run(); }
+Program build(const model::Source& file, const BuildOptions& options) { return Builder(file, options).run(); }
 
 }  // namespace cgp::engine

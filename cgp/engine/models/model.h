@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "cgp/engine/program/program.h"
-#include "cgp/model/gguf/gguf.h"
+#include "cgp/model/source/source.h"
 #include "cgp/quant/formats.h"
 
 namespace cgp::engine {
@@ -27,7 +27,7 @@ struct Architecture {
   bool qk_norm = false;               ///< attn_q_norm.weight, attn_k_norm.weight: one head's size each
   bool post_norms = false;   ///< post_attention_norm, post_ffw_norm: before each sum with the residual stream
   bool positions = false;    ///< position_embd.weight instead of RoPE
-  bool rope_halves = false;  ///< pairs (i, i + r / 2); else (2i, 2i + 1)
+  bool rope_halves = false;  ///< pairs (i, i + r / 2); else (2i, 2i + 1); rope.interleaved says otherwise
   bool gated = true;
   Activation activation = Activation::silu;
   bool embeddings_scaled = false;  ///< by sqrt(embedding_length)
@@ -52,13 +52,14 @@ struct BuildOptions {
 
 /// Throws ParseError that names a missing key or tensor, and ArgumentError that names a tensor of another shape than the keys
 /// say; Unsupported for a RoPE scaling or a format that is not here.
-Program build(const model::Gguf& file, const BuildOptions& options = {});
+Program build(const model::Source& file, const BuildOptions& options = {});
 
-/// The blocks of a weight in the mapped file: rows * experts rows of cols values.
+/// The blocks of a weight in the mapped file: rows of cols values, of one expert where there are several. `file` is one of
+/// row_major().
 struct WeightData {
   quant::Format format = quant::Format::f32;
   std::span<const std::byte> blocks;
 };
-WeightData data_of(const Weight& weight, const model::Gguf& file);
+WeightData data_of(const Weight& weight, const model::Source& file, std::int64_t expert = 0);
 
 }  // namespace cgp::engine

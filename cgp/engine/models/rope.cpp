@@ -15,13 +15,13 @@ namespace {
 using std::int64_t;
 using text::cat;
 
-[[noreturn]] void refuse(const model::Gguf& file, const std::string& key, std::string why) {
+[[noreturn]] void refuse(const model::Source& file, const std::string& key, std::string why) {
   throw ArgumentError(ErrorText{
       "rotary embeddings need positive frequencies", cat(file.path(), ", ", key), std::move(why), {}});
 }
 
 /// Divisors of the frequencies in a tensor of f32; empty: the file has none.
-std::vector<float> factors(const model::Gguf& file, std::string_view name, std::size_t count) {
+std::vector<float> factors(const model::Source& file, std::string_view name, std::size_t count) {
   const model::GgufTensor* t = file.find_tensor(name);
   if (!t) return {};
   if (t->type->name != "F32" || t->elements != count)
@@ -48,7 +48,7 @@ RopeTable plain_rope_table(int64_t dims, double base) {
   return table;
 }
 
-RopeTable rope_table(const model::Gguf& file, int64_t head_dim, int64_t context) {
+RopeTable rope_table(const model::Source& file, int64_t head_dim, int64_t context) {
   const std::string prefix = cat(file.string("general.architecture"), ".rope.");
   const auto key = [&](std::string_view name) { return prefix + std::string(name); };
   const auto number = [&](std::string_view name, double otherwise) {

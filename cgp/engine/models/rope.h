@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "cgp/engine/program/program.h"
-#include "cgp/model/gguf/gguf.h"
+#include "cgp/model/source/source.h"
 
 namespace cgp::engine {
 
@@ -12,7 +12,7 @@ namespace cgp::engine {
 /// factors of Llama 3 (rope_freqs.weight), which divide frequencies. `head_dim` is the default number of rotated dimensions;
 /// `context` decides between the two sets of factors of longrope. Throws Unsupported for another type, and
 /// ArgumentError for values that are no frequencies.
-RopeTable rope_table(const model::Gguf& file, std::int64_t head_dim, std::int64_t context);
+RopeTable rope_table(const model::Source& file, std::int64_t head_dim, std::int64_t context);
 /// base^(-2i / dims), nothing stretched.
 RopeTable plain_rope_table(std::int64_t dims, double base);
 

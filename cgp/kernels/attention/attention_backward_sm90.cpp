@@ -146,7 +146,8 @@ void d_kv_kernel(Kernel& k, AttentionBackwardConfig c, AttentionParams p, Backwa
   const auto either = [&](const auto& of_k, const auto& of_v) { return select(values, of_v, of_k); };
   const auto heads_kv = p.heads_q / p.group, of_side = select(values, pair - p.pairs, pair);
   const auto batch = of_side / heads_kv, head = of_side % heads_kv, column0 = block * 64u;
-  const auto pitch = either(p.k_row, p.v_row), columns = either(p.d_qk, p.d_v);
+  const auto pitch = either(p.k_row, p.v_row);
+  const auto columns = either(p.d_qk, p.d_v);
   const auto scale = either(p.scale, Val<f32>(1.0f));
   const auto rows = Out<T>(either(g.d_k, g.d_v))
                         .at(to<u64>(batch) * either(p.k_batch, p.v_batch) +

@@ -299,7 +299,8 @@ class BackwardSm90 {
   /// All heads of a tile, then the tile before it: under bounds, blocks of later keys begin where the first ones
   /// do, and who waits for another's sum does not wait for whole heads.
   QueryTile next_tile(const QueryTile& now) {
-    const auto next = now.member + 1u, wrapped = next == p_.group;
+    const auto next = now.member + 1u;
+    const auto wrapped = next == p_.group;
     return {select(wrapped, now.tile - 1u, now.tile), select(wrapped, Val<u32>(0), next)};
   }
   /// Number of the tile of queries among those of all heads.

@@ -9,6 +9,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/dsl/memory/atomic.h"
+#include "cgp/dsl/pipeline/cluster.h"
 #include "cgp/launch/kernel_args.h"
 
 namespace cgp::kernels {
@@ -199,16 +200,18 @@ void cross_entropy_rows(Kernel& k, CrossEntropyConfig b, CrossEntropyArgs<Device
   row::run_rows(k, b.row, p.rows, p.cols, op);
 }
 
-// One block: a few thousand targets and losses.
+// One block, or a cluster of them: 12 bytes a target are nothing to read, if enough of them are on their way.
 struct MeanLossConfig {
   bool wide = false;   ///< targets are s64
   bool counts = true;  ///< targets
   bool sum = false;    ///< losses
+  int cluster = 1;
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     v.flag("targets_s64", c.wide);
     v.flag("count", c.counts);
     v.flag("sum", c.sum);
+    v.number("cluster", "cluster", c.cluster, 1);
   }
 };
 template <template <class> class V>
@@ -220,31 +223,68 @@ struct MeanLossArgs {
   V<s64> ignore;
 };
 void mean_loss_kernel(Kernel& k, MeanLossConfig b, MeanLossArgs<DeviceArg> p) {
-  k.block(1024);
+  constexpr std::uint64_t kTogether = 8;  // loads of a thread on their way
+  constexpr std::uint32_t kThreads = 1024;
+  const std::uint64_t all = std::uint64_t(b.cluster) * kThreads;
+  k.block(kThreads);
+  if (b.cluster > 1) k.cluster(b.cluster);
   auto cta = k.cta();
-  const auto [count, sum] =
-      k.loop(range(to<u64>(k.tid()), p.n, Val<u64>(1024)), std::tuple(Val<u32>(0), Val<f32>(0)),
-             [&](Val<u64> i, std::tuple<Val<u32>, Val<f32>> now) {
-               const auto kept = [&] {
-                 const Val<s64> t = b.wide ? p.targets.template as<s64>().ld(i)
-                                           : to<s64>(p.targets.template as<s32>().ld(i));
-                 return std::get<0>(now) + to<u32>(t != p.ignore);
-               };
-               return std::tuple(b.counts ? kept() : std::get<0>(now),
-                                 b.sum ? std::get<1>(now) + p.losses.ld(i) : std::get<1>(now));
-             });
+  const Val<u32> rank = b.cluster > 1 ? k.cluster_ctarank() : Val<u32>(0);
+  using State = std::tuple<Val<u32>, Val<f32>>;
+  const auto sum_of = [](const auto& v) {
+    auto total = std::vector{v[0]};
+    for (std::size_t i = 1; i < v.size(); ++i) total.push_back(total.back() + v[i]);
+    return total.back();
+  };
+  const auto [count, sum] = k.loop(
+      range(to<u64>(rank * kThreads + k.tid()), p.n, Val<u64>(all * kTogether)),
+      State(Val<u32>(0), Val<f32>(0)), [&](Val<u64> first, State now) {
+        std::vector<Val<u32>> kept{std::get<0>(now)};
+        std::vector<Val<f32>> losses{std::get<1>(now)};
+        for (std::uint64_t i = 0; i < kTogether; ++i) {
+          const auto at = first + i * all;
+          const Val<pred> inside = at < p.n;
+          if (b.counts) {
+            const Val<s64> t =
+                b.wide ? p.targets.template as<s64>().template ld_if<1>(inside, at, Val<s64>(0))[0]
+                       : to<s64>(p.targets.template as<s32>().template ld_if<1>(inside, at, Val<s32>(0))[0]);
+            kept.push_back(to<u32>(inside & (t != p.ignore)));
+          }
+          if (b.sum) losses.push_back(p.losses.template ld_if<1>(inside, at, Val<f32>(0))[0]);
+        }
+        return State(sum_of(kept), sum_of(losses));
+      });
   const auto add = [](const auto& x, const auto& y) { return x + y; };
-  const auto factor = b.counts ? rcp<rn>(to<f32>(reduce(cta, count, add, Val<u32>(0)))) : Val<f32>(1);
-  const auto total = b.sum ? reduce(cta, sum, add, Val<f32>(0)) : Val<f32>(0);
-  k.if_(k.tid() == 0, [&] {
+  const auto counts = b.counts ? reduce(cta, count, add, Val<u32>(0)) : Val<u32>(0);
+  const auto loss = b.sum ? reduce(cta, sum, add, Val<f32>(0)) : Val<f32>(0);
+  const auto finish = [&](const Val<u32>& n, const Val<f32>& total) {
+    const auto factor = b.counts ? rcp<rn>(to<f32>(n)) : Val<f32>(1);
     if (b.counts) p.scale.st(0, factor);
     if (b.sum) p.loss.st(0, b.counts ? total * factor : total);
+  };
+  if (b.cluster == 1) {
+    k.if_(k.tid() == 0, [&] { finish(counts, loss); });
+    return;
+  }
+  const auto block_counts = k.shared<u32>(b.cluster);
+  const auto block_losses = k.shared<f32>(b.cluster);
+  k.if_(k.tid() == 0, [&] {
+    mapa(block_counts.at(rank), 0u).st(0, counts);
+    mapa(block_losses.at(rank), 0u).st(0, loss);
+  });
+  cluster_sync(cta);
+  k.if_((k.tid() == 0) & (rank == 0), [&] {
+    std::vector<Val<u32>> n;
+    std::vector<Val<f32>> total;
+    for (int i = 0; i < b.cluster; ++i) n.push_back(block_counts.ld(i)), total.push_back(block_losses.ld(i));
+    finish(sum_of(n), sum_of(total));
   });
 }
 
 row::RowNeeds needs(const CrossEntropyConfig& b) {
   row::RowNeeds n;
   n.inputs = {b.type}, n.fold_size = b.smooth ? 3 : 2, n.registers = b.smooth ? 32 : 0, n.expensive = true;
+  n.row_loads = true;
   if (b.gradient)
     n.outputs = {*b.gradient};
   else
@@ -342,14 +382,17 @@ void mean_loss(runtime::Stream& s, const View& losses, const View& targets, std:
     check.present("losses", losses, {DType::f32}, false), check.vector("losses", losses, n);
     check.present("loss", loss, {DType::f32}, true), check.vector("loss", loss, 1);
   }
-  launch::launch_kernel(s, load(s.device(), config_variant("mean_loss", b, 75, mean_loss_kernel)),
-                        runtime::Dim3{1},
-                        MeanLossArgs<launch::HostArg>{.targets = targets.arg(),
-                                                      .losses = losses.arg(),
-                                                      .scale = scale.arg(),
-                                                      .loss = loss.arg(),
-                                                      .n = n,
-                                                      .ignore = ignore_index});
+  const auto info = s.device().info();
+  if (n > 8192 && info.cc_major >= 9 && info.max_cluster >= 8) b.cluster = 8;
+  launch::launch_kernel(
+      s, load(s.device(), config_variant("mean_loss", b, b.cluster > 1 ? 90 : 75, mean_loss_kernel)),
+      runtime::Dim3{std::uint32_t(b.cluster)},
+      MeanLossArgs<launch::HostArg>{.targets = targets.arg(),
+                                    .losses = losses.arg(),
+                                    .scale = scale.arg(),
+                                    .loss = loss.arg(),
+                                    .n = n,
+                                    .ignore = ignore_index});
 }
 
 Variant cross_entropy_variant(const CrossEntropy& c, const runtime::DeviceInfo& device, std::string* why) {

@@ -26,12 +26,12 @@ struct CrossEntropy {
 };
 void cross_entropy(runtime::Stream& s, const CrossEntropy& c);
 
-/// scale[0] = 1 / (targets that are not ignore_index): the factor of a mean. One block; targets are s32 or
-/// s64.
+/// scale[0] = 1 / (targets that are not ignore_index): the factor of a mean. Targets are s32 or s64.
 void count_targets(runtime::Stream& s, const View& targets, std::int64_t ignore_index, const View& scale);
 
 /// The same scale, and loss[0] = scale[0] * the sum of `losses` (f32, one a target). Without scale: the sum, and
-/// targets are ignored. One block; the order of addition depends on the count alone.
+/// targets are ignored. One block, or a cluster of eight above 8192 on sm_90 and later; the order of addition
+/// depends on the count and the device alone.
 void mean_loss(runtime::Stream& s, const View& losses, const View& targets, std::int64_t ignore_index,
                const View& scale, const View& loss);
 

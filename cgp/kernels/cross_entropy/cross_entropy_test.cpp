@@ -168,7 +168,7 @@ TEST(cross_entropy, the_oracles_gradient_is_a_finite_difference) {
 
 TEST(cross_entropy, the_mean_counts_and_adds_in_one_launch) {
   auto device = runtime::Device::open("emu");
-  for (std::size_t n : {std::size_t(1), std::size_t(77), std::size_t(2500)}) {
+  for (std::size_t n : {std::size_t(1), std::size_t(77), std::size_t(2500), std::size_t(9001)}) {
     std::vector<std::int64_t> targets(n, 3);
     std::vector<float> losses(n);
     double sum = 0;

@@ -121,6 +121,12 @@ std::string reject(const DecodeProblem& q) {
   if (p.heads_q % p.cache.heads)
     return text::cat("heads_q = ", p.heads_q, " must be a multiple of the cache's heads = ", p.cache.heads);
   if (std::isnan(p.scale) || std::isinf(p.scale)) return text::cat("scale = ", p.scale, " is not a number");
+  if (p.window_left < -1 || p.window_left > 0x7fffffff)
+    return text::cat("window_left = ", p.window_left, " is not -1 to 2^31 - 1");
+  if (!(p.soft_cap >= 0) || std::isinf(p.soft_cap))
+    return text::cat("soft_cap = ", p.soft_cap, " is no number of 0 or more");
+  if (p.share > 1 && (p.window_left >= 0 || p.soft_cap != 0))
+    return text::cat("share = ", p.share, ": a cascade has no window and no soft cap");
   if (p.batch > 65535) return text::cat("batch = ", p.batch, " is above 65535");
   if (p.share > 0x7fffffff) return text::cat("share = ", p.share, " is above 2^31 - 1");
   if (p.columns > 0x7fffffff) return text::cat("columns = ", p.columns, " is above 2^31 - 1");
@@ -152,6 +158,13 @@ std::vector<DecodeConfig> decode_configs() {
     for (bool rows16 : {false, true})
       all.push_back({.d = d, .rows16 = rows16, .one_split = rows16 && d == 64, .lse = true});
   all.push_back({.type = DType::f16, .pages = DType::f16});
+  for (int cluster : {0, 8})
+    all.push_back({.type = DType::f16,
+                   .pages = DType::f16,
+                   .pdl = cluster > 0,
+                   .soft_cap = true,
+                   .window_left = true,
+                   .cluster = cluster});
   for (DType t : {DType::f16, DType::bf16}) all.push_back({.type = t, .pages = DType::e4m3, .rows16 = true});
   for (auto [ring, d] : {std::pair{0, 128}, {0, 256}, {1, 64}, {1, 128}, {1, 256}}) {
     const DType pages = (d == 128) != bool(ring) ? DType::e4m3 : DType::bf16;
@@ -238,42 +251,47 @@ void decode(runtime::Stream& s, const DecodeProblem& q, const DecodeAddresses& a
   c.one_split = use.splits == 1 && !use.members, c.cascade = use.members != 0;
   c.rows16 = p.heads_q / p.cache.heads * p.n_q > 8 || c.cascade, c.lse = at.lse != 0;
   c.pdl = p.pdl && s.device().info().cc() >= 90;
+  c.window_left = p.window_left >= 0, c.soft_cap = p.soft_cap != 0;
   if (use.cluster || use.smem_kb) {
     c.cluster = std::max(1, use.cluster), c.smem_kb = use.smem_kb;
     c.warps = c.cascade || p.cache.d > 128 || c.smem_kb < 192 ? 4 : 8;
   }
   const auto u32 = [](std::uint64_t v) { return std::uint32_t(v); };
   constexpr float log2e = 1.4426950408889634f;
-  const DecodeArguments n{.q = at.q,
-                          .pool = at.pool,
-                          .table = at.table,
-                          .lengths = at.lengths,
-                          .o = at.o,
-                          .lse = at.lse,
-                          .workspace = at.workspace,
-                          .error_flag = at.error_flag,
-                          .shared = at.shared,
-                          .q_batch = p.q.batch,
-                          .q_head = p.q.head,
-                          .q_row = p.q.row,
-                          .o_batch = p.o.batch,
-                          .o_head = p.o.head,
-                          .o_row = p.o.row,
-                          .heads_kv = u32(p.cache.heads),
-                          .group = u32(p.heads_q / p.cache.heads),
-                          .n_q = u32(p.n_q),
-                          .page_size = u32(p.cache.page_size),
-                          .page_count = u32(p.cache.page_count),
-                          .columns = u32(p.columns),
-                          .splits = u32(use.splits),
-                          .items = u32(use.items),
-                          .batch = u32(p.batch),
-                          .share = u32(p.share),
-                          .members = u32(use.members),
-                          .shared_splits = u32(use.shared_splits),
-                          .shared_blocks = u32(use.shared_blocks),
-                          .scale_log2 = p.scale * log2e * p.cache.key_scale,
-                          .value_scale = p.cache.value_scale};
+  const DecodeArguments n{
+      .q = at.q,
+      .pool = at.pool,
+      .table = at.table,
+      .lengths = at.lengths,
+      .o = at.o,
+      .lse = at.lse,
+      .workspace = at.workspace,
+      .error_flag = at.error_flag,
+      .shared = at.shared,
+      .q_batch = p.q.batch,
+      .q_head = p.q.head,
+      .q_row = p.q.row,
+      .o_batch = p.o.batch,
+      .o_head = p.o.head,
+      .o_row = p.o.row,
+      .heads_kv = u32(p.cache.heads),
+      .group = u32(p.heads_q / p.cache.heads),
+      .n_q = u32(p.n_q),
+      .page_size = u32(p.cache.page_size),
+      .page_count = u32(p.cache.page_count),
+      .columns = u32(p.columns),
+      .splits = u32(use.splits),
+      .items = u32(use.items),
+      .batch = u32(p.batch),
+      .share = u32(p.share),
+      .members = u32(use.members),
+      .shared_splits = u32(use.shared_splits),
+      .shared_blocks = u32(use.shared_blocks),
+      .scale_log2 = c.soft_cap ? log2e : p.scale * log2e * p.cache.key_scale,
+      .value_scale = p.cache.value_scale,
+      .window_left = std::int32_t(std::max<std::int64_t>(p.window_left, 0)),
+      .soft_cap = p.soft_cap,
+      .soft_cap_unit = c.soft_cap ? 2 * log2e * p.scale * p.cache.key_scale / p.soft_cap : 0};
   runtime::Dim3 grid{u32(use.splits), u32(use.items), u32(p.batch)};
   if (c.cascade) grid = {u32(use.shared_blocks + p.batch * use.items * use.splits), 1, 1};
   load(s.device(), decode_variant(c))(s, runtime::Launch{.grid = grid, .programmatic = c.pdl}, n);
@@ -378,7 +396,10 @@ void attention_split_kv(runtime::Stream& s, const AttentionProblem& p, const Att
                           .shared_splits = 0,
                           .shared_blocks = 0,
                           .scale_log2 = p.scale * log2e,
-                          .value_scale = 1};
+                          .value_scale = 1,
+                          .window_left = 0,
+                          .soft_cap = 0,
+                          .soft_cap_unit = 0};
   const std::uint64_t slices = split_kv_slices(p), result_rows = p.batch * p.heads_q * p.n_q * slices;
   const std::uint64_t partial = c.sliced ? s.scratch(result_rows * (p.d_v + 1) * sizeof(float)) : 0;
   const ContiguousKvArguments kv{

@@ -3,7 +3,8 @@
 // Attention of a few new queries per sequence over a paged key-value cache, without gathering it: one launch,
 // in which several blocks share the keys of a sequence and the last one to finish combines their results.
 // Lengths and tables are read on the device, so a captured graph goes on working while sequences grow.
-//   o[b, h, i, :] = sum_j softmax_j(q . k_j * scale) v_j over the first lengths[b] - n_q + i + 1 keys
+//   o[b, h, i, :] = sum_j softmax_j(q . k_j * scale) v_j over the first lengths[b] - n_q + i + 1 keys, or the last
+//                   window_left + 1 of these; with soft_cap c the scores are c * tanh(q . k_j * scale / c)
 // A sequence without keys gives 0 and lse -infinity. Queries of one key head are multiplied together.
 #include "cgp/kernels/attention/attention.h"
 #include "cgp/kernels/common/config.h"
@@ -19,9 +20,11 @@ struct DecodeProblem {
   /// Cascade: so many neighbouring sequences begin with the same pages (the last group may have fewer), and
   /// those are read once for several of them; 0 or 1: none.
   std::uint64_t share = 0;
-  AttentionStrides q, o;  ///< of [batch, heads, n_q, d]
-  float scale = -1;       ///< negative: 1 / sqrt(d)
-  int splits = 0;         ///< split-KV: blocks that share a sequence's keys; 0: chosen
+  AttentionStrides q, o;          ///< of [batch, heads, n_q, d]
+  float scale = -1;               ///< negative: 1 / sqrt(d)
+  std::int64_t window_left = -1;  ///< keys before a query's own that it sees; -1: all
+  float soft_cap = 0;             ///< 0: none
+  int splits = 0;                 ///< split-KV: blocks that share a sequence's keys; 0: chosen
   /// sm_90: 1, 2, 4, 8 or 16 blocks share them as a cluster, without a workspace, from keys that cp.async
   /// brings into shared memory; 0: not so; -1: chosen.
   int cluster = -1;
@@ -56,7 +59,7 @@ struct DecodeConfig {
   int warps = 4;           ///< of a block; they take tiles of 16 keys one after the other
   bool rows16 = false;     ///< up to 16 rows of queries in a product, not 8
   bool one_split = false;  ///< one block has all keys of a sequence
-  bool lse = false, pdl = false, cascade = false;
+  bool lse = false, pdl = false, cascade = false, soft_cap = false;
   /// Keys and values lie in rows, not pages, and queries see them as in attention.h; always with a cluster.
   bool contiguous = false, causal = false, window_left = false, key_lengths = false;
   /// Of rows: several clusters share a sequence's keys, and another kernel combines what they have.
@@ -72,7 +75,7 @@ struct DecodeConfig {
   static void visit(Self& c, V& v) {
     v.type("type", "", c.type), v.type("pages", "pages_", c.pages), v.number("d", "d", c.d);
     v.number("warps", "warps", c.warps), v.flag("rows16", c.rows16), v.flag("one_split", c.one_split);
-    v.flag("lse", c.lse), v.flag("pdl", c.pdl), v.flag("cascade", c.cascade);
+    v.flag("lse", c.lse), v.flag("pdl", c.pdl), v.flag("cascade", c.cascade), v.flag("soft_cap", c.soft_cap);
     v.flag("contiguous", c.contiguous), v.flag("causal", c.causal);
     v.flag("window_left", c.window_left), v.flag("key_lengths", c.key_lengths), v.flag("sliced", c.sliced);
     v.number("cluster", "cluster", c.cluster, 0);

@@ -67,10 +67,15 @@ class Decode {
     const auto head = item % p_.heads_kv, rows0 = item / p_.heads_kv * std::uint32_t(kRows);
     const auto length = dsl::assume_uniform(In<u32>(p_.lengths, 0, !t_.pdl).ld(batch));
     const auto tiles = (length + (kKeys - 1)) / std::uint32_t(kKeys);
-    const auto share = t_.one_split ? tiles : (tiles + p_.splits - 1) / p_.splits;
-    const auto from = t_.one_split ? Val<u32>(0) : dsl::min(split * share, tiles);
+    const Where where{batch, head, rows0, length, rows()};
+    const auto begin = t_.window_left ? first_tile(where, tiles) : Val<u32>(0);
+    const auto share = t_.one_split     ? tiles
+                       : t_.window_left ? (tiles - begin + p_.splits - 1) / p_.splits
+                                        : (tiles + p_.splits - 1) / p_.splits;
+    const auto own = t_.window_left ? begin + split * share : split * share;
+    const auto from = t_.one_split ? begin : dsl::min(own, tiles);
     const auto to = t_.one_split ? tiles : dsl::min(from + share, tiles);
-    run_tiles({batch, head, rows0, length, rows()}, from, to, split, item);
+    run_tiles(where, from, to, split, item);
   }
 
  private:
@@ -213,7 +218,7 @@ class Decode {
       all.end.push_back(limit(at, half));
       if (!t_.window_left) continue;
       const auto query = locate(at, dsl::min(row(at, half), at.rows - 1)).query;
-      all.first.push_back(aligned(at, query) - kv_->window_left);
+      all.first.push_back(aligned(at, query) - window_left());
     }
     return all;
   }
@@ -361,13 +366,15 @@ class Decode {
     const auto own = k_.ctaid_x() + k_.warp_index() * blocks;
     if (kv_)
       return run_rows({batch, head, rows0, length_of(batch), rows()}, own, step, item, std::move(started));
-    auto pages = first_pages(batch, own, Val<u32>(step));
+    std::optional<Pages> pages;
+    if (!t_.window_left) pages = first_pages(batch, own, Val<u32>(step));
     const auto length = dsl::assume_uniform(In<u32>(p_.lengths, 0, !t_.pdl).ld(batch));
     const auto tiles = (length + (kKeys - 1)) / std::uint32_t(kKeys);
     const Where where{batch, head, rows0, length, rows()};
+    const auto start = t_.window_left ? first_tile(where, tiles) + own : own;
     const auto q = queries(where);
     const auto seen = limits(where);
-    const auto done = ring(where, seen, q, own, tiles, Val<u32>(step), std::move(pages), false);
+    const auto done = ring(where, seen, q, start, tiles, Val<u32>(step), std::move(pages), false);
     if (started) std::move(*started).wait(cta_);
     finish(where, Val<u32>(0), item, done);
   }
@@ -382,15 +389,17 @@ class Decode {
   Val<s32> aligned(const Where& at, const Val<u32>& query) const {
     return bits<s32>(at.length) - bits<s32>(p_.n_q) + bits<s32>(query);
   }
+  const Val<s32>& window_left() const { return kv_ ? kv_->window_left : p_.window_left; }
+  /// The first tile that a query of the block's rows sees through its window.
+  Val<u32> first_tile(const Where& where, const Val<u32>& tiles) const {
+    const auto key = aligned(where, where.rows0 / p_.group) - window_left();
+    return dsl::min(bits<u32>(dsl::max(key, Val<s32>(0))) / std::uint32_t(kKeys), tiles);
+  }
   /// Tiles own, own + step, ... behind those that no query of the block's rows sees.
   void run_rows(const Where& where, const Val<u32>& own, std::uint32_t step, const Val<u32>& item,
                 std::optional<ClusterArrived> started) {
     const auto tiles = (where.length + (kKeys - 1)) / std::uint32_t(kKeys);
-    const auto first = [&] {
-      const auto key = aligned(where, where.rows0 / p_.group) - kv_->window_left;
-      return dsl::min(bits<u32>(dsl::max(key, Val<s32>(0))) / std::uint32_t(kKeys), tiles);
-    };
-    const auto begin = t_.window_left ? first() : Val<u32>(0);
+    const auto begin = t_.window_left ? first_tile(where, tiles) : Val<u32>(0);
     const auto count = tiles - begin;
     const auto start = (t_.sliced ? begin + count * slice() / kv_->slices : begin) + own;
     const auto end = t_.sliced ? begin + count * (slice() + 1u) / kv_->slices : tiles;
@@ -553,6 +562,12 @@ class Decode {
   using Rows = FragA<C, 16, 16>;
   using Columns = FragB<C, 16, 8>;
   using AccBlock = FragC<f32, 16, 8>;
+  /// tanh to f32 accuracy (tanh.approx has 11 bits): 1 - 2 / (1 + 2^y).
+  Val<f32> capped(const Val<f32>& score) const {
+    if (!t_.soft_cap) return score;
+    const auto e = ex2<approx, ftz>(score * p_.soft_cap_unit);
+    return fma(rcp<approx, ftz>(e + 1.0f), -2.0f, Val<f32>(1.0f)) * p_.soft_cap;
+  }
   void product(std::vector<Value> a, std::vector<Value> b, AccBlock& c) {
     c = mma(w_, Rows(std::move(a)), Columns(std::move(b)), std::move(c));
   }
@@ -590,7 +605,7 @@ class Decode {
       Floats seen;
       for (int i = 0; i < 4 * tiles; ++i) {
         const auto key = tile * std::uint32_t(kKeys) + quad_ * 2u + std::uint32_t(i / 2 * 8 + i % 2);
-        const Val<f32> x = s[std::size_t(i / 2)][2 * half + i % 2];
+        const Val<f32> x = capped(s[std::size_t(i / 2)][2 * half + i % 2]);
         const auto before_end = (bits<s32>(key) < limits.end[h]) & (key < at.length);
         const auto inside = t_.window_left ? before_end & (bits<s32>(key) >= limits.first[h]) : before_end;
         seen.push_back(select(inside, x, Val<f32>(kNever)));

@@ -22,13 +22,15 @@ struct DecodeParamsOf {
   V<u32> splits, items;  ///< blocks that share a sequence's keys; key heads times blocks of rows
   V<u32> batch, share, members, shared_splits, shared_blocks;  ///< of cascades
   V<f32> scale_log2, value_scale;
+  V<s32> window_left;              ///< keys before a query's own that it sees
+  V<f32> soft_cap, soft_cap_unit;  ///< of a score before its scale: 2 log2(e) / soft_cap times that
 };
 /// Keys and values that lie in rows instead of pages: keys begin at DecodeParams::pool.
 template <template <class> class V>
 struct ContiguousKvOf {
   V<u64> v, k_batch, k_head, k_row, v_batch, v_head, v_row;
   V<u32> n_kv;
-  V<s32> window_left;             ///< keys before a query's own that it sees
+  V<s32> window_left;             ///< as in DecodeParams
   V<u64> partial_o, partial_lse;  ///< where clusters share keys: as in attention_params.h
   V<u32> slices;                  ///< clusters that share a sequence's keys
 };

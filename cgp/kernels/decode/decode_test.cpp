@@ -22,6 +22,8 @@ struct Shape {
   int cluster = -1, smem_kb = 0;
   std::uint64_t share = 0;  // neighbours that begin with `common` tokens, of whole pages, in the same pages
   std::uint32_t common = 0;
+  std::int64_t window_left = -1;
+  float soft_cap = 0;
 };
 
 // Random pages in random order; what lies behind a sequence's last token is NaN.
@@ -32,6 +34,7 @@ void check(const runtime::Device& device, const Shape& x, int launches = 1) {
   if (x.pages != DType::e4m3) p.cache.key_scale = p.cache.value_scale = 1;
   p.batch = batch, p.heads_q = x.heads_q, p.n_q = x.n_q, p.splits = x.splits, p.cluster = x.cluster,
   p.smem_kb = x.smem_kb, p.share = x.share, p.pdl = x.cluster > 0;
+  p.window_left = x.window_left, p.soft_cap = x.soft_cap;
   std::uint64_t longest = 1;
   for (auto n : x.lengths) longest = std::max<std::uint64_t>(longest, n);
   p.columns = (longest + x.page_size - 1) / x.page_size;
@@ -97,7 +100,12 @@ void check(const runtime::Device& device, const Shape& x, int launches = 1) {
         double max = -INFINITY, sum = 0;
         for (std::int64_t j = 0; j < keys; ++j) {
           double dot = 0;
+          if (x.window_left >= 0 && j < keys - 1 - x.window_left) {
+            score.push_back(-INFINITY);
+            continue;
+          }
           for (std::uint64_t e = 0; e < x.d; ++e) dot += q.at(row * x.d + e) * element(0, j, e);
+          if (x.soft_cap != 0) dot = double(x.soft_cap) * std::tanh(dot * scale / double(x.soft_cap)) / scale;
           score.push_back(dot * scale), max = std::max(max, score.back());
         }
         for (double& v : score) sum += v = std::exp(v - max);
@@ -149,7 +157,13 @@ const std::vector<Shape>& shapes() {
       {DType::bf16, DType::bf16, 7, 1, 128, 16, 1, std::vector<std::uint32_t>(11, 163), 0, -1, 0, 10, 160},
       {DType::f16, DType::f16, 3, 1, 128, 32, 2, {40, 34, 90}, 1, -1, 0, 3, 32},
       {DType::bf16, DType::e4m3, 8, 1, 256, 16, 1, {40, 33, 32}, 0, -1, 0, 2, 32},
-      {DType::bf16, DType::bf16, 12, 1, 64, 16, 1, {40, 33}, 2, -1, 0, 2, 32}};
+      {DType::bf16, DType::bf16, 12, 1, 64, 16, 1, {40, 33}, 2, -1, 0, 2, 32},
+      // Windows, soft caps.
+      {DType::f16, DType::f16, 4, 2, 128, 16, 1, {1, 333, 40}, 0, 2, 0, 0, 0, 37, 0.5f},
+      {DType::bf16, DType::bf16, 4, 2, 64, 16, 3, {3, 70, 165}, 3, 0, 0, 0, 0, 20, 0},
+      {DType::bf16, DType::bf16, 20, 1, 64, 16, 2, {150, 90}, 1, 0, 0, 0, 0, 64, 2},
+      {DType::f16, DType::f16, 2, 2, 256, 16, 1, {50, 130}, 0, 1, 0, 0, 0, 0, 1},
+      {DType::f16, DType::e4m3, 4, 2, 128, 16, 1, {40, 7}, 2, 0, 0, 0, 0, 33, 0.7f}};
   return all;
 }
 
@@ -318,6 +332,14 @@ TEST(decode, bad_arguments_name_the_argument) {
   EXPECT_NE(reject(p).find("scale"), std::string::npos);
   p.scale = 1;
   EXPECT_EQ(reject(p), "");
+  p.window_left = -2;
+  EXPECT_NE(reject(p).find("window_left = -2"), std::string::npos);
+  p.window_left = 100, p.soft_cap = -1;
+  EXPECT_NE(reject(p).find("soft_cap = -1"), std::string::npos);
+  p.soft_cap = 50;
+  EXPECT_EQ(reject(p), "");
+  p.share = 2;
+  EXPECT_NE(reject(p).find("a cascade has no window"), std::string::npos);
 }
 
 TEST(decode, right_on_a_gpu) {

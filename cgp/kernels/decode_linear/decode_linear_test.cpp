@@ -8,6 +8,7 @@
 #include "cgp/base/error.h"
 #include "cgp/emu/policy.h"
 #include "cgp/kernels/common/array.h"
+#include "cgp/kernels/decode_linear/decode_norm.h"
 #include "cgp/testing/kernel_test.h"
 
 using namespace cgp;
@@ -218,6 +219,63 @@ TEST(decode_linear, right_on_a_gpu) {
   }
 }
 
+namespace {
+
+void check_norm(const runtime::Device& device, DType type, std::uint64_t rows, std::uint64_t k, bool pdl) {
+  const std::uint64_t ldx = k + 4, ldy = k + 8;
+  const auto x = random_array(DType::f32, {rows * ldx}, 1), weight = random_array(DType::f32, {k}, 2);
+  HostArray y = random_array(type, {rows * ldy}, 3);
+  const auto before = y;
+  Arrays a(device);
+  DecodeNorm p;
+  p.type = type, p.rows = rows, p.k = k, p.ldx = ldx, p.ldy = ldy, p.eps = 1e-3f, p.pdl = pdl;
+  p.x = a.put(x), p.weight = a.put(weight), p.y = a.put(y);
+  runtime::Stream s(device);
+  decode_norm(s, p);
+  s.wait();
+  a.fetch(a.last(), y);
+  for (std::uint64_t i = 0; i < rows; ++i) {
+    double squares = 0;
+    for (std::uint64_t j = 0; j < k; ++j) squares += x.at(i * ldx + j) * x.at(i * ldx + j) / double(k);
+    for (std::uint64_t j = 0; j < ldy; ++j) {
+      const double got = y.at(i * ldy + j);
+      if (j >= k) {
+        ASSERT_EQ(got, before.at(i * ldy + j));
+        continue;
+      }
+      const double want = x.at(i * ldx + j) / std::sqrt(squares + double(p.eps)) * weight.at(j);
+      ASSERT_NEAR(got, want, (1.01 * unit_roundoff(type) + 1e-6) * std::fabs(want) + 0x1p-24)
+          << i << " " << j;
+    }
+  }
+}
+
+}  // namespace
+
+TEST(decode_norm, rows_are_normalised) {
+  std::vector<runtime::Device> devices{runtime::Device::open("emu:sm_90a"),
+                                       runtime::Device::open("emu:sm_80")};
+  try {
+    devices.push_back(runtime::Device::open("cuda:0"));
+  } catch (const Unsupported&) {
+  }
+  for (const auto& device : devices) {
+    check_norm(device, DType::f16, 3, 100, false);
+    check_norm(device, DType::bf16, 2, 5000, true);
+    check_norm(device, DType::f16, 1, 4096, true);
+  }
+}
+
+TEST(decode_norm, bad_arguments_name_the_argument) {
+  DecodeNorm p;
+  p.k = 4096, p.x = p.weight = p.y = 16;
+  EXPECT_EQ(reject(p), "");
+  p.k = 4098;
+  EXPECT_NE(reject(p).find("k = 4098"), std::string::npos);
+  p.k = 4096, p.x = 8;
+  EXPECT_NE(reject(p).find("x and its rows"), std::string::npos);
+}
+
 TEST(decode_linear_config, names_are_read_back) {
   for (const auto& v : decode_linear_variants())
     EXPECT_EQ(parse_config<DecodeLinearConfig>("decode_linear", v.name).name(), v.name);
@@ -225,7 +283,13 @@ TEST(decode_linear_config, names_are_read_back) {
 
 TEST(decode_linear, every_variant_assembles_without_spills) {
   cgp::testing::expect_assemble(
-      cgp::testing::images_for({"sm_80", "sm_90a", "sm_120a"}, decode_linear_variants()),
+      cgp::testing::images_for({"sm_80", "sm_90a", "sm_120a"},
+                               [] {
+                                 auto all = decode_linear_variants();
+                                 all.push_back(decode_norm_variant({DType::f16, 4096, true}));
+                                 all.push_back(decode_norm_variant({DType::bf16, 5000, false}));
+                                 return all;
+                               }()),
       [](const auto& image, const auto& a) {  // two blocks fit a multiprocessor
         return cgp::testing::assembled_clean(image, a) && a.registers <= 128;
       });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A warp has a head of a token; a lane has pairs lane, lane + 32, ... of it. The norm is the warp's sum.
+// A warp has a head of a token; a lane has the pairs lane, lane + 32, ... that there are of it. The norm is the warp's sum.
 #include "cgp/kernels/kv_cache/qkv_append.h"
 
 #include "cgp/base/error.h"
@@ -17,6 +17,7 @@ constexpr std::uint32_t kWarps = 4;
 template <template <class> class V>
 struct QkvAppendParams {
   V<u64> qkv, pitch, cos, sin, positions, q_weight, k_weight, pool, table, lengths, error_flag, offset;
+  V<u64> slots, places;
   V<u32> items, tokens, heads_q, heads, page_size, page_count, columns;
   V<f32> eps;
 };
@@ -39,41 +40,53 @@ class Head {
   void run() {
     const Out<T> row(row_);
     std::vector<Val<f32>> low, high;
-    for (int j = 0; j < c_.d / 64; ++j) {
-      low.push_back(to<f32>(row.ld(pair(j))));
-      high.push_back(to<f32>(row.ld(pair(j) + half())));
+    for (int j = 0; j < pairs(); ++j) {
+      low.push_back(to<f32>(row.ld_if(there(j), first(j), Val<T>(0))[0]));
+      high.push_back(to<f32>(row.ld_if(there(j), second(j), Val<T>(0))[0]));
     }
     if (c_.norm) norm(low, high);
     if (c_.rope) rotate(low, high);
-    const auto store = [&](const Out<T>& to_row, const Val<pred>& there) {
-      for (int j = 0; j < c_.d / 64; ++j) {
-        to_row.st_if(there, pair(j), to<T>(low[std::size_t(j)]));
-        to_row.st_if(there, pair(j) + half(), to<T>(high[std::size_t(j)]));
+    const auto store = [&](const Out<T>& to_row, const Val<pred>& wanted) {
+      for (int j = 0; j < pairs(); ++j) {
+        to_row.st_if(wanted & there(j), first(j), to<T>(low[std::size_t(j)]));
+        to_row.st_if(wanted & there(j), second(j), to<T>(high[std::size_t(j)]));
       }
     };
     if (c_.norm || c_.rope) store(row, changes_);
     k_.if_(head_ >= p_.heads_q, [&] {
-      const auto column = place_ / to<u64>(p_.page_size);
-      const Val<pred> listed = column < to<u64>(p_.columns);
-      const auto page =
-          bits<u32>(In<s32>(p_.table, 0, true)
-                        .ld_if(listed, to<u64>(sequence_) * to<u64>(p_.columns) + column, Val<s32>(-1))[0]);
-      const Val<pred> there = listed & (page < p_.page_count);
-      k_.if_(!there, [&] { red<relaxed, gpu, op::max>(Out<u32>(p_.error_flag), 0, sequence_ + 1u); });
+      const auto slot = slot_of();
+      const auto page = slot / to<u64>(p_.page_size);
+      const Val<pred> exists = page < to<u64>(p_.page_count);
+      k_.if_(!exists, [&] {
+        red<relaxed, gpu, op::max>(Out<u32>(p_.error_flag), 0, (c_.slots ? token_ : sequence_) + 1u);
+      });
       const auto other = head_ - p_.heads_q;  // keys, then values: as they lie in a page
-      const auto element =
-          ((to<u64>(page) * 2u * to<u64>(p_.heads) + to<u64>(other)) * to<u64>(p_.page_size) +
-           place_ % to<u64>(p_.page_size)) *
-          std::uint64_t(c_.d);
-      store(Out<T>(p_.pool + element * 2u), there);
+      const auto element = ((page * 2u * to<u64>(p_.heads) + to<u64>(other)) * to<u64>(p_.page_size) +
+                            (slot - page * to<u64>(p_.page_size))) *
+                           std::uint64_t(c_.d);
+      store(Out<T>(p_.pool + element * 2u), exists);
     });
   }
 
  private:
   Val<u32> all() const { return p_.heads_q + p_.heads * 2u; }
   std::uint32_t half() const { return std::uint32_t(c_.d / 2); }
+  int pairs() const { return (c_.d + 63) / 64; }  // of a lane
   Val<u32> pair(int j) const { return warp_.lane() + std::uint32_t(32 * j); }
+  Val<pred> there(int j) const { return pair(j) < half(); }
+  Val<u32> first(int j) const { return c_.interleaved ? pair(j) * 2u : pair(j); }
+  Val<u32> second(int j) const { return c_.interleaved ? pair(j) * 2u + 1u : pair(j) + half(); }
+  // Beyond all pages where none is listed.
+  Val<u64> slot_of() const {
+    if (c_.slots) return In<u64>(p_.slots, 0, !c_.pdl).ld(token_);
+    const auto size = to<u64>(p_.page_size), column = place_ / size;
+    const auto page = In<s32>(p_.table, 0, true)
+                          .ld_if(column < to<u64>(p_.columns),
+                                 to<u64>(sequence_) * to<u64>(p_.columns) + column, Val<s32>(-1))[0];
+    return to<u64>(bits<u32>(page)) * size + place_ % size;
+  }
   Val<u64> place() const {
+    if (c_.slots) return to<u64>(bits<u32>(In<s32>(p_.places, 0, !c_.pdl).ld(token_)));
     const auto i = token_ % p_.tokens;
     if (!c_.lengths) return p_.offset + to<u64>(i);
     return to<u64>(In<u32>(p_.lengths, 0, !c_.pdl).ld(sequence_) - p_.tokens + i);
@@ -87,15 +100,16 @@ class Head {
         reduce(warp_, sum.back(), [](const Val<f32>& a, const Val<f32>& b) { return a + b; });
     const auto rstd = rsqrt<approx>(squares * (1.0f / float(c_.d)) + p_.eps);
     const In<T> weight(select(head_ < p_.heads_q, p_.q_weight, p_.k_weight), 0, true);
-    const auto each = [&](std::vector<Val<f32>>& v, std::uint32_t offset) {
+    const auto each = [&](std::vector<Val<f32>>& v, bool of_second) {
       std::vector<Val<f32>> out;
       for (std::size_t j = 0; j < v.size(); ++j) {
-        const auto normed = v[j] * rstd * to<f32>(weight.ld(pair(int(j)) + offset));
+        const auto at = of_second ? second(int(j)) : first(int(j));
+        const auto normed = v[j] * rstd * to<f32>(weight.ld_if(there(int(j)), at, Val<T>(0))[0]);
         out.push_back(select(changes_, to<f32>(to<T>(normed)), v[j]));
       }
       v.swap(out);
     };
-    each(low, 0), each(high, half());
+    each(low, false), each(high, true);
   }
   void rotate(std::vector<Val<f32>>& low, std::vector<Val<f32>>& high) {
     const Val<pred> known = changes_ & (place_ < p_.positions);
@@ -103,8 +117,9 @@ class Head {
     for (std::size_t j = 0; j < low.size(); ++j) {
       const auto at = place_ * std::uint64_t(half()) + to<u64>(pair(int(j)));
       const Val<f32> nan(std::numeric_limits<float>::quiet_NaN());
-      const auto c = In<f32>(p_.cos, 0, true).ld_if(known, at, nan)[0],
-                 s = In<f32>(p_.sin, 0, true).ld_if(known, at, nan)[0];
+      const Val<pred> listed = known & there(int(j));
+      const auto c = In<f32>(p_.cos, 0, true).ld_if(listed, at, nan)[0],
+                 s = In<f32>(p_.sin, 0, true).ld_if(listed, at, nan)[0];
       a.push_back(select(changes_, fma(low[j], c, -(high[j] * s)), low[j]));
       b.push_back(select(changes_, fma(low[j], s, high[j] * c), high[j]));
     }
@@ -139,21 +154,24 @@ std::string reject(const QkvAppend& p) {
   if (p.cache.pages != p.cache.type)
     return text::cat("pages = ", name(p.cache.pages), ": they must be ", name(p.cache.type),
                      " as the tokens");
-  if (p.cache.d % 64) return text::cat("d = ", p.cache.d, " is no multiple of 64");
   if (p.batch * p.tokens * (p.heads_q + 2 * p.cache.heads) > 0x7fffffff)
     return "there are 2^31 heads of tokens or more";
   if (p.columns > 0x7fffffff) return text::cat("columns = ", p.columns, " is above 2^31 - 1");
   if (!p.cos != !p.sin) return "cos and sin must be given together";
   if (!p.q_weight != !p.k_weight) return "q_weight and k_weight must be given together";
   if (p.pitch && p.pitch < (p.heads_q + 2 * p.cache.heads) * p.cache.d) return "rows of qkv overlap";
-  for (auto [what, a] :
-       {std::pair{"qkv", p.qkv}, {"pool", p.pool}, {"table", p.table}, {"error_flag", p.error_flag}})
+  if (p.slots && !p.places) return "places must be given with slots";
+  for (auto [what, a] : {std::pair{"qkv", p.qkv},
+                         {"pool", p.pool},
+                         {"table", p.slots ? p.slots : p.table},
+                         {"error_flag", p.error_flag}})
     if (!a) return text::cat(what, " is not given");
   return {};
 }
 
 QkvAppendConfig QkvAppendConfig::of(const QkvAppend& p) {
-  return {p.cache.type, int(p.cache.d), p.q_weight != 0, p.cos != 0, p.lengths != 0, p.pdl};
+  return {p.cache.type,   int(p.cache.d), p.q_weight != 0, p.cos != 0,
+          p.lengths != 0, p.pdl,          p.slots != 0,    p.interleaved && p.cos != 0};
 }
 Variant qkv_append_variant(const QkvAppendConfig& c) {
   if (c.type == DType::f16) return variant(c.name(), 75, qkv_append_kernel<f16>, c);
@@ -166,6 +184,8 @@ std::vector<Variant> qkv_append_variants() {
   p.cos = p.q_weight = p.lengths = 16, p.pdl = true, p.cache.d = 128;
   all.push_back(qkv_append_variant(QkvAppendConfig::of(p)));
   p.cache.type = p.cache.pages = DType::f16;
+  all.push_back(qkv_append_variant(QkvAppendConfig::of(p)));
+  p.slots = p.places = 16, p.lengths = 0, p.interleaved = true, p.q_weight = 0;
   all.push_back(qkv_append_variant(QkvAppendConfig::of(p)));
   return all;
 }
@@ -187,6 +207,8 @@ void qkv_append(runtime::Stream& s, const QkvAppend& p) {
                                      .lengths = p.lengths,
                                      .error_flag = p.error_flag,
                                      .offset = p.offset,
+                                     .slots = p.slots,
+                                     .places = p.places,
                                      .items = u32(items),
                                      .tokens = u32(p.tokens),
                                      .heads_q = u32(p.heads_q),

@@ -18,7 +18,7 @@ struct Shape {
   DType type;
   std::uint64_t heads_q, heads, d, tokens, page_size;
   std::vector<std::uint32_t> lengths;  // the new tokens counted
-  bool by_lengths, rope, norms;
+  bool by_lengths, rope, norms, interleaved = false, slots = false;
 };
 
 void check(const runtime::Device& device, const Shape& x) {
@@ -50,6 +50,21 @@ void check(const runtime::Device& device, const Shape& x) {
   if (x.rope) p.cos = dcos.address(), p.sin = dsin.address();
   if (x.norms) p.q_weight = dqw.address(), p.k_weight = dkw.address();
   if (x.by_lengths) p.lengths = dlengths.address();
+  p.interleaved = x.interleaved;
+  std::vector<std::uint64_t> slots;
+  std::vector<std::int32_t> places;
+  for (std::uint64_t token = 0; token < batch * x.tokens; ++token) {
+    const auto b = token / x.tokens, place = x.lengths[b] - x.tokens + token % x.tokens;
+    places.push_back(std::int32_t(place));
+    slots.push_back(std::uint64_t(table[b * p.columns + place / x.page_size]) * x.page_size +
+                    place % x.page_size);
+  }
+  auto dslots = device.upload<std::uint64_t>(slots);
+  auto dplaces = device.upload<std::int32_t>(places);
+  if (x.slots) {
+    p.slots = dslots.address(), p.places = dplaces.address();
+    p.tokens = batch * x.tokens, p.batch = 1, p.table = p.lengths = 0;
+  }
   runtime::Stream s(device);
   qkv_append(s, p);
   s.wait();
@@ -72,9 +87,12 @@ void check(const runtime::Device& device, const Shape& x) {
           v[e] *= (h < x.heads_q ? qw : kw).at(e) / std::sqrt(squares + double(p.eps));
       std::vector<double> want = v, bound(x.d, 0);
       for (std::uint64_t e = 0; e < x.d && !value; ++e) {
-        const auto pair = e % (x.d / 2), other = e < x.d / 2 ? e + x.d / 2 : pair;
+        const bool first = x.interleaved ? e % 2 == 0 : e < x.d / 2;
+        const auto pair = x.interleaved ? e / 2 : e % (x.d / 2), other = x.interleaved ? e ^ 1
+                                                                         : first       ? e + x.d / 2
+                                                                                       : pair;
         const double c = cos.at(place * x.d / 2 + pair), sn = sin.at(place * x.d / 2 + pair);
-        if (x.rope) want[e] = v[e] * c + (e < x.d / 2 ? -v[other] : v[other]) * sn;
+        if (x.rope) want[e] = v[e] * c + (first ? -v[other] : v[other]) * sn;
         // The norm rounds to the type, the rotation to f32, the result to the type.
         const double size = x.rope ? std::fabs(v[e] * c) + std::fabs(v[other] * sn) : std::fabs(v[e]);
         bound[e] = (x.norms ? 1.01 * u : 0) * size + 1e-6 * size +
@@ -95,11 +113,15 @@ void check(const runtime::Device& device, const Shape& x) {
 }
 
 const std::vector<Shape>& shapes() {
-  static const std::vector<Shape> all{{DType::bf16, 4, 2, 64, 1, 16, {1, 20, 33}, true, true, false},
-                                      {DType::f16, 3, 1, 128, 5, 16, {17}, false, true, true},
-                                      {DType::bf16, 2, 2, 64, 3, 16, {3, 16}, true, false, false},
-                                      {DType::bf16, 2, 1, 192, 2, 32, {5, 34}, true, true, true},
-                                      {DType::f16, 1, 1, 64, 4, 16, {4, 4}, false, false, true}};
+  static const std::vector<Shape> all{
+      {DType::bf16, 4, 2, 64, 1, 16, {1, 20, 33}, true, true, false},
+      {DType::f16, 3, 1, 128, 5, 16, {17}, false, true, true},
+      {DType::bf16, 2, 2, 64, 3, 16, {3, 16}, true, false, false},
+      {DType::bf16, 2, 1, 192, 2, 32, {5, 34}, true, true, true},
+      {DType::f16, 1, 1, 64, 4, 16, {4, 4}, false, false, true},
+      {DType::f16, 2, 1, 80, 2, 16, {9, 34}, true, true, true, true},
+      {DType::f16, 3, 1, 128, 1, 16, {7, 18, 1}, true, true, false, true, true},
+      {DType::bf16, 2, 2, 16, 3, 32, {3, 36}, true, true, true, false, true}};
   return all;
 }
 
@@ -141,7 +163,8 @@ TEST(qkv_append, bad_arguments_name_the_argument) {
     change(q);
     EXPECT_NE(reject(q).find(text), std::string::npos) << reject(q);
   };
-  says("d = 72", [](QkvAppend& q) { q.cache.d = 72; });
+  says("d = 68", [](QkvAppend& q) { q.cache.d = 68; });
+  says("places", [](QkvAppend& q) { q.slots = 16; });
   says("pages = e4m3", [](QkvAppend& q) { q.cache.pages = DType::e4m3; });
   says("cos and sin", [](QkvAppend& q) { q.cos = 16; });
   says("q_weight", [](QkvAppend& q) { q.q_weight = 16; });

@@ -6,6 +6,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/kernels/row/row_fit.h"
 
 namespace cgp::kernels::row {
 
@@ -182,7 +183,7 @@ RowConfig held_ring(const RowNeeds& n, RowConfig t, std::uint64_t accesses,
 bool held_ring_pays(const RowNeeds& n, std::uint64_t accesses, std::uint64_t most) {
   if (n.columns.empty()) return false;
   if (n.fold_size == 1) return accesses > 512 * (n.inputs.size() == 1 && most > 8 ? most / 2 : most);
-  return n.inputs.size() == 1 && accesses > 2048;
+  return n.inputs.size() == 1 && accesses > 3584;
 }
 // A block a row, for rows with sums of up to 512 accesses: about 512 threads an SM, most with two accesses.
 RowConfig short_ring(const RowNeeds& n, RowConfig t, std::uint64_t accesses,
@@ -322,11 +323,21 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, Fit
   RowConfig t;
   t.elements = wide ? widest_access(n) : 1, t.edges = fit == Fit::edges;
   const std::uint64_t accesses = cols / std::uint64_t(t.elements);
+  const std::string why =
+      t.edges ? text::cat("aligned between the edges of each row, ", accesses, " wide accesses")
+      : wide  ? text::cat("aligned rows, ", accesses, " wide accesses each")
+              : text::cat("rows are not 16-byte aligned: ", accesses, " single accesses each");
+  if (wide) {
+    if (auto fitted = fitted_row(n, t, accesses, rows, device)) {
+      const auto teams = ceil_div(rows, std::uint64_t(fitted->config.rows));
+      if (teams * std::uint64_t(fitted->config.cluster) > kMostGrid) fitted->config.persistent = true;
+      return {fitted->config, text::cat(why, "; ", fitted->why)};
+    }
+  }
   if (t.edges && (n.accumulators || !n.columns.empty())) {
     auto plan = plan_edges(n, t, accesses, rows, device);
     if (!plan.config.loads) return plan_rows(n, rows, cols, Fit::element, device);
-    plan.why = text::cat("aligned between the edges of each row, ", accesses, " wide accesses; ", plan.why);
-    return plan;
+    return {plan.config, text::cat(why, "; ", plan.why)};
   }
   if (n.accumulators) return plan_accumulators(n, t, accesses, device);
   const std::uint64_t inputs = n.inputs.size(), clusters = device.max_cluster >= 8 ? 8 : 1;
@@ -336,9 +347,6 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, Fit
     most /= 2;
   if (!wide) most = std::max<std::uint64_t>(4, 16 / inputs);
   const bool moments = n.fold_size > 2 && !n.columns.empty();  // LayerNorm
-  std::string why = t.edges ? text::cat("aligned between the edges of each row, ", accesses, " wide accesses")
-                    : wide  ? text::cat("aligned rows, ", accesses, " wide accesses each")
-                            : text::cat("rows are not 16-byte aligned: ", accesses, " single accesses each");
   const auto done = [&](std::string more) { return RowPlan{t, text::cat(why, "; ", more)}; };
   const auto lanes_for = [&](std::uint64_t loads) { return int(round_up(ceil_div(accesses, loads), 32)); };
   // Beyond 512 threads there are 64 registers for each.
@@ -367,21 +375,15 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, Fit
     t.rows = int(kRowThreads) / t.threads;
   } else if (accesses <= 64) {
     t.loads = 2, t.rows = int(kRowThreads) / t.threads;
-  } else if (wide && accesses <= 128 && (n.fold_size > 2 || n.once)) {
+  } else if (wide && accesses <= 128 && n.fold_size > 2) {
     t.loads = int(std::min<std::uint64_t>(most, 4)),
     t.threads = accesses <= 32u * unsigned(t.loads) ? 32 : 64;
     t.rows = t.threads == 32 && (!moments || device.cc_major < 9) ? int(kRowThreads) / 32 : 1;
   } else if (wide && accesses <= 512) {
-    // Cheap statistics: many threads, which hide each other's waits. Else fewer exchanges.
-    t.loads = int(std::min<std::uint64_t>(most, accesses <= 128   ? 2
-                                                : accesses <= 256 ? (inputs == 1 && n.fold_size <= 1 ? 2 : 4)
+    t.loads = int(std::min<std::uint64_t>(most, accesses <= 128              ? 2
+                                                : accesses <= 256            ? 4
                                                 : moments && t.elements == 8 ? 4
                                                                              : 8));
-    t.threads = lanes_for(std::uint64_t(t.loads));
-  } else if (wide && inputs == 1 && (n.fold_size <= 1 || moments) && accesses <= 2048) {
-    t.loads = t.elements < 8               ? (accesses <= 1024 && n.fold_size <= 1 ? 2 : 4)
-              : moments && accesses > 1024 ? 8
-                                           : 4;
     t.threads = lanes_for(std::uint64_t(t.loads));
   } else if (accesses <= 512 * most || (roomy && !(many && (t.edges || (n.expensive && wide))))) {
     t.loads = wide && t.elements < 8 && accesses <= 2048 ? std::min(int(most), 8) : int(most);

@@ -16,7 +16,9 @@ struct RowNeeds {
   int accumulators = 0;                ///< sums over rows
   bool once = false;                   ///< results are statistics alone
   bool expensive = false;  ///< finish() takes as many instructions as the statistics: exponentials again
-  int registers = 0;       ///< a thread needs beyond its elements, columns and sums
+  /// begin() loads: rows beyond a block's registers wait less in few and large blocks.
+  bool row_loads = false;
+  int registers = 0;  ///< a thread needs beyond its elements, columns and sums
 };
 struct RowPlan {
   RowConfig config;

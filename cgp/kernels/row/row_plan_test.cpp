@@ -50,7 +50,7 @@ TEST(row_plan, long_rows_get_what_measured_best) {
   EXPECT_EQ(config(forward(DType::bf16, false, false), 1024, 131072),
             "512x1_vec8_loads4_cluster8_stages3_min_blocks1_hold_columns");
   EXPECT_EQ(config(forward(DType::bf16, false, false), 2048, 65536),
-            "256x1_vec8_loads8_cluster4_stages3_min_blocks2_hold_columns_overlap_exchange");
+            "256x1_vec8_loads4_cluster8_min_blocks3_persistent_hold_columns");
   EXPECT_EQ(config(forward(DType::bf16, false, false), 4096, 32768), "512x1_vec8_loads8_min_blocks2");
   EXPECT_EQ(config(forward(DType::bf16, false, false), 8192, 16384), "512x1_vec8_loads4_min_blocks2");
   EXPECT_EQ(config(forward(DType::bf16, false, true), 1024, 131072),
@@ -71,7 +71,7 @@ TEST(row_plan, long_rows_get_what_measured_best) {
             "256x1_vec8_loads8_cluster4_stages3_min_blocks2_hold_columns_overlap_exchange");
   EXPECT_EQ(config(forward(DType::bf16, true, false), 4096, 32768),
             "512x1_vec8_loads4_cluster2_stages3_min_blocks1_hold_columns");
-  EXPECT_EQ(config(forward(DType::bf16, true, false), 8192, 16384), "256x1_vec8_loads8_min_blocks3");
+  EXPECT_EQ(config(forward(DType::bf16, true, false), 8192, 16384), "256x1_vec8_loads8_min_blocks4");
   EXPECT_EQ(config(forward(DType::bf16, true, false), 32768, 4096), "128x1_vec8_loads4_min_blocks8");
   EXPECT_EQ(config(forward(DType::bf16, true, false), 16384, 8192), "256x1_vec8_loads4_min_blocks4");
   EXPECT_EQ(config(backward(DType::bf16, true), 2048, 65536),
@@ -81,14 +81,18 @@ TEST(row_plan, long_rows_get_what_measured_best) {
   EXPECT_EQ(config(backward(DType::bf16, true), 16384, 8192),
             "512x1_vec8_loads2_stages3_min_blocks1_hold_columns_prefetch");
   RowNeeds loss;  // cross-entropy
-  loss.inputs = loss.outputs = {DType::bf16}, loss.fold_size = 2, loss.expensive = true;
+  loss.inputs = loss.outputs = {DType::bf16}, loss.fold_size = 2, loss.expensive = loss.row_loads = true;
   EXPECT_EQ(config(loss, 4096, 151936), "512x1_vec8_loads10_cluster4_min_blocks1_persistent");
   EXPECT_EQ(config(loss, 8192, 50304), "448x1_vec8_loads15_stages2_min_blocks1");
   EXPECT_EQ(config(loss, 8192, 65536), "512x1_vec8_loads8_cluster2_min_blocks1_persistent");
+  RowNeeds softmax = loss;
+  softmax.row_loads = false;
+  EXPECT_EQ(config(softmax, 8192, 50304), "256x1_vec8_loads13_cluster2_stages2_min_blocks1");
+  EXPECT_EQ(config(softmax, 8192, 65536), "256x1_vec8_loads8_cluster4_min_blocks2_persistent");
   EXPECT_EQ(config(loss, 8192, 32000), "512x1_vec8_loads8_min_blocks2");
   EXPECT_EQ(config(forward(DType::bf16, false, false), 16384, 8192), "256x1_vec8_loads4_min_blocks4");
-  EXPECT_EQ(config(forward(DType::bf16, false, false), 32768, 4096), "64x1_vec8_loads8_min_blocks12");
-  EXPECT_EQ(config(forward(DType::f32, true, false), 16384, 8192), "512x1_vec4_loads4_min_blocks2");
+  EXPECT_EQ(config(forward(DType::bf16, false, false), 32768, 4096), "128x1_vec8_loads4_min_blocks8");
+  EXPECT_EQ(config(forward(DType::f32, true, false), 16384, 8192), "256x1_vec4_loads8_min_blocks4");
   EXPECT_EQ(config(backward(DType::bf16, false), 131072, 1024),
             "128x1_vec8_stages6_min_blocks6_hold_columns_prefetch");
   EXPECT_EQ(config(backward(DType::bf16, true), 131072, 1024),
@@ -102,13 +106,27 @@ TEST(row_plan, long_rows_get_what_measured_best) {
   };
   EXPECT_EQ(edges(loss, 8192, 50257), "448x1_vec8_loads15_stages2_min_blocks1_edges");
   EXPECT_EQ(edges(forward(DType::bf16, true, false), 16386, 8191),
-            "256x1_vec8_loads4_min_blocks2_persistent_hold_columns_edges");
+            "128x1_vec8_loads8_min_blocks2_persistent_hold_columns_edges");
   EXPECT_EQ(edges(forward(DType::bf16, true, false), 2048, 65535),
             "512x1_vec8_loads8_cluster2_stages3_min_blocks1_hold_columns_overlap_exchange_edges");
   EXPECT_EQ(edges(backward(DType::bf16, true), 131200, 1023),
             "32x1_vec8_loads4_stages3_min_blocks12_hold_columns_edges");
   EXPECT_EQ(edges(backward(DType::bf16, true), 4096, 32767),
             "256x1_vec8_loads4_cluster4_stages3_min_blocks1_hold_columns_prefetch_edges");
+}
+
+// Slots that a row has no access for cost as much as those it has.
+TEST(row_plan, rows_of_any_length_waste_few_slots) {
+  RowNeeds softmax;
+  softmax.inputs = softmax.outputs = {DType::bf16}, softmax.fold_size = 2, softmax.expensive = true;
+  for (const auto& needs : {forward(DType::bf16, false, false), forward(DType::bf16, true, false), softmax})
+    for (std::uint64_t cols = 520; cols <= 32768; cols += 8) {
+      const auto c = plan(needs, 1 << 16, cols).config;
+      const auto slots = std::uint64_t(c.threads * c.loads * c.cluster);
+      ASSERT_GE(slots, cols / 8) << describe(c);
+      if (c.stages) continue;  // a part for each block of a cluster
+      ASSERT_LE(double(slots), 1.2 * double(cols / 8) + 32) << cols << " " << describe(c);
+    }
 }
 
 TEST(row_plan, says_why) {

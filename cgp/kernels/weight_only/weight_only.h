@@ -1,11 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // y [m, n] = x [m, k] w', w [n, k] quantised and packed (weight_only_layout.h): 1 to 32 rows of x, as when a language
-// model decodes. x and y: f16 or bf16. Codes are multiplied exactly; scales are applied to f32 sums of a group.
+// model decodes. x and y: f16 or bf16. Codes are multiplied exactly; scales are applied to f32 sums of a group. The kernel
+// can end with what follows a product in a language model (WeightOnlyEnd).
+#include "cgp/kernels/activation/activation.h"
 #include "cgp/kernels/common/variant.h"
 #include "cgp/kernels/weight_only/weight_only_layout.h"
 
 namespace cgp::kernels {
+
+/// What becomes of the sums of x w'.
+enum class WeightOnlyEnd : std::uint8_t {
+  store,      ///< y = sum, rounded to the type
+  store_f32,  ///< y = sum, f32
+  add_f32,    ///< y += sum, f32: a residual stream
+  /// y [m, n / 2] = f(gate) * up, rounded to the type once. Of each 16 rows of w the first 8 are rows of the gate, the others
+  /// the same rows of up; n is a multiple of 16.
+  gate
+};
+
+/// When a launch with `pdl` begins and when it lets the next one begin.
+enum class WeightOnlyOrder : std::uint8_t {
+  after,  ///< x is read once the work queued right before has ended; the next launch may begin at once
+  first,  ///< the same, but the next launch begins only then: it may be `beside`
+  /// x is read at once: the launch right before is `first` or `beside` and has the same x. This one ends after it.
+  beside
+};
 
 struct WeightOnlyProblem {
   WeightFormat format = WeightFormat::q4_0;
@@ -13,14 +33,25 @@ struct WeightOnlyProblem {
   std::uint64_t m = 1, n = 0, k = 0;
   std::uint64_t x = 0, ldx = 0;  ///< [m, k]; elements between rows, 0: dense; multiples of 16 bytes
   std::uint64_t w = 0;           ///< packed
-  std::uint64_t y = 0, ldy = 0;  ///< [m, n]
+  std::uint64_t y = 0, ldy = 0;  ///< [m, columns()]; elements between rows, 0: dense
   /// Programmatic dependent launch (sm_90): weights are asked for before the work queued right before has ended. That work
   /// must not write them.
   bool pdl = false;
+  WeightOnlyEnd end = WeightOnlyEnd::store;
+  Activation activation = Activation::identity;  ///< of a gate
+  WeightOnlyOrder order = WeightOnlyOrder::after;
+
+  std::uint64_t columns() const { return end == WeightOnlyEnd::gate ? n / 2 : n; }  ///< of y
 };
 inline constexpr std::uint64_t kWeightOnlyMaxRows = 32;
 /// Why it cannot run, naming the argument; empty: it can.
 std::string reject(const WeightOnlyProblem& p);
+/// Of the end of a product, on mma and on wgmma.
+std::string reject_end(const WeightOnlyProblem& p);
+
+inline constexpr std::string_view kWeightOnlyEnds[] = {"", "f32", "add", "gate"};
+inline constexpr std::string_view kWeightOnlyOrders[] = {"", "first", "beside"};
+inline constexpr std::string_view kWeightOnlyActivations[] = {"", "relu", "silu", "gelu", "gelu_tanh"};
 
 struct WeightOnlyConfig {
   DType type = DType::bf16;
@@ -34,6 +65,9 @@ struct WeightOnlyConfig {
   int rounds = 1;              ///< of tiles of y between two additions of the parts of K
   int buffers = 1;             ///< of results; 1: there is one addition
   bool pdl = false;
+  WeightOnlyEnd end = WeightOnlyEnd::store;
+  Activation activation = Activation::identity;
+  WeightOnlyOrder order = WeightOnlyOrder::after;
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     static constexpr std::string_view formats[] = {"q4_0", "q8_0", "q4_k", "q5_k", "q6_k"};
@@ -44,6 +78,8 @@ struct WeightOnlyConfig {
     v.number("y_tiles", "y_tiles", c.y_tiles), v.number("slots", "s", c.slots);
     v.number("rounds", "rounds", c.rounds), v.number("buffers", "buffers", c.buffers);
     v.flag("pdl", c.pdl);
+    v.choice("end", kWeightOnlyEnds, c.end), v.choice("activation", kWeightOnlyActivations, c.activation);
+    v.choice("order", kWeightOnlyOrders, c.order);
   }
   int block_tiles() const { return (k_tiles + cluster - 1) / cluster; }  ///< of K, of a block
   int parts() const { return cluster * share; }                          ///< that K is cut into

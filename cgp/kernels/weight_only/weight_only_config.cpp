@@ -31,10 +31,11 @@ std::uint64_t all_rounds(const WeightOnlyConfig& c, std::uint64_t n, int sms) {
 int WeightOnlyConfig::smem_bytes() const {
   const auto& l = layout(format);
   const int columns = std::max(rows, 8), per_lane = 4 * 4 * y_tiles * columns / 8;
-  const int x = block_tiles() * (512 * rows + l.groups() * 4 * std::max(rows, 2) +
-                                 (l.has_min ? 8 * l.groups() * columns : 0));
+  const int x = block_tiles() * (512 * rows + l.groups() * 4 * (rows == 1 ? 1 : 2 * rows) +
+                                 (l.has_min && rows > 1 ? 8 * l.groups() * columns : 0));
   const int ring = warps * slots * (y_tiles * l.tile_bytes() + 8);
-  return x + ring + (parts() > 1 ? buffers * rounds * warps * 32 * per_lane : 0) + 1024;
+  return x + ring + (parts() > 1 ? buffers * rounds * warps * 32 * per_lane : 0) + (rows == 1 ? 512 : 0) +
+         1024;
 }
 
 namespace {
@@ -80,7 +81,8 @@ double expected_us(const WeightOnlyConfig& c, std::uint64_t n, int sms) {
 
 WeightOnlyConfig weight_only_config(const WeightOnlyProblem& p, int sms) {
   WeightOnlyConfig c{p.type, p.format};
-  c.k_tiles = int((p.k + 255) / 256), c.pdl = p.pdl;
+  c.k_tiles = int((p.k + 255) / 256), c.pdl = p.pdl, c.end = p.end, c.activation = p.activation;
+  if (p.pdl) c.order = p.order;
   while (std::uint64_t(c.rows) < p.m && c.rows < int(kWeightOnlyMaxRows)) c.rows *= 2;
   WeightOnlyConfig best = c;
   best.slots = 0;
@@ -102,6 +104,14 @@ WeightOnlyConfig weight_only_config(const WeightOnlyProblem& p, int sms) {
   return best;
 }
 
+std::string reject_end(const WeightOnlyProblem& p) {
+  if (p.end == WeightOnlyEnd::gate && p.n % 16)
+    return text::cat("n = ", p.n, " is no multiple of 16, of which 8 are rows of the gate and 8 of up");
+  if (p.end != WeightOnlyEnd::gate && p.activation != Activation::identity)
+    return "an activation is that of a gate";
+  return {};
+}
+
 std::string reject(const WeightOnlyProblem& p) {
   if (p.type != DType::f16 && p.type != DType::bf16)
     return text::cat("type = ", name(p.type), ": x and y are f16 or bf16");
@@ -112,6 +122,7 @@ std::string reject(const WeightOnlyProblem& p) {
   if (p.n > 0x7ffffff0) return text::cat("n = ", p.n, ": less than 2^31 - 16 is possible");
   if (p.x % 16 || p.ldx % 8) return "x and its rows must lie at multiples of 16 bytes";
   if (p.w % 16) return "packed weights must lie at a multiple of 16 bytes";
+  if (auto why = reject_end(p); !why.empty()) return why;
   if (!weight_only_config(p, 132).slots)
     return text::cat("m = ", p.m, ", k = ", p.k, ": x does not fit into the shared memory of 8 blocks");
   return {};
@@ -130,7 +141,7 @@ void weight_only_gemm(runtime::Stream& s, const WeightOnlyProblem& p, const Weig
                                            .ldx = p.ldx ? p.ldx : p.k,
                                            .w = p.w,
                                            .y = p.y,
-                                           .ldy = p.ldy ? p.ldy : p.n,
+                                           .ldy = p.ldy ? p.ldy : p.columns(),
                                            .m = std::uint32_t(p.m),
                                            .n = std::uint32_t(p.n),
                                            .k = std::uint32_t(p.k),

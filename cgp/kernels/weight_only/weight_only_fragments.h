@@ -47,11 +47,14 @@ class WeightTile {
 
   /// Loads the codes of a step of 64 columns; at even steps the scales of this one and the next.
   void load(int step) {
+    load_codes(step);
     if (step % 2 == 0) {
       const Ptr<shared, b32> groups(base_ + row_ * 16u);
       scales_.clear();
       for (const auto& v : groups.at(scales_at() + step / 2 * 32).template ld<4>()) scales_.push_back(v);
     }
+  }
+  void load_codes(int step) {
     const Ptr<shared, b32> lanes(base_ + lane_ * 16u), one(base_ + lane_ * 4u);
     low_.clear(), high_.clear();
     for (int i = 0; i < words() / 4; ++i)
@@ -74,9 +77,35 @@ class WeightTile {
   Val<f32> scale(int group, int h) const {
     const int of_pair = step_ % 2 * (64 / l_.group) + group;
     if (!l_.super_scale) return half_to_float(scales_[std::size_t(of_pair)], h);
-    if (l_.has_min) return byte_to_float(scales_[std::size_t(of_pair)], 2 * h, 0) * d_[std::size_t(h)];
-    return byte_to_float(scales_[std::size_t(of_pair / 2)], of_pair % 2 * 2 + h, 128) * d_[std::size_t(h)];
+    return integer_scale(group, h) * d_[std::size_t(h)];
   }
+  /// The same without d; formats with a d of their own for 256 columns.
+  Val<f32> integer_scale(int group, int h) const {
+    const int of_pair = step_ % 2 * (64 / l_.group) + group;
+    if (l_.has_min) return byte_to_float(scales_[std::size_t(of_pair)], 2 * h, 0);
+    return byte_to_float(scales_[std::size_t(of_pair / 2)], of_pair % 2 * 2 + h, 128);
+  }
+  /// Scales and minima of groups 2 c and 2 c + 1 (16 columns a group: 4 c to 4 c + 3) of rows g and g + 8, without d and dmin.
+  struct QuadScales {
+    std::vector<Val<f32>> scale, minimum;  ///< [h][group]
+  };
+  QuadScales quad_scales(const Val<u32>& quad) const {
+    const Ptr<shared, b32> here(base_ + row_ * 16u + quad / 2u * 128u + quad % 2u * 8u);
+    const auto w = here.at(scales_at()).template ld<2>();
+    QuadScales s;
+    for (int h = 0; h < 2; ++h)
+      for (int i = 0; i < (l_.group == 16 ? 4 : 2); ++i) {
+        if (!l_.super_scale)
+          s.scale.push_back(half_to_float(w[i], h));
+        else if (l_.has_min)
+          s.scale.push_back(byte_to_float(w[i], 2 * h, 0)),
+              s.minimum.push_back(byte_to_float(w[i], 2 * h + 1, 0));
+        else
+          s.scale.push_back(byte_to_float(w[i / 2], i % 2 * 2 + h, 128));
+      }
+    return s;
+  }
+  const std::vector<Val<f32>>& d() const { return d_; }  ///< as dmin()
   /// What row g + 8 h subtracts in a group of the step; formats that have minima.
   Val<f32> minimum(int group, int h) const {
     return byte_to_float(scales_[std::size_t(step_ % 2 * (64 / l_.group) + group)], 2 * h + 1, 0) *

@@ -8,6 +8,8 @@
 //   codes    integers in the mantissa (weight_only_fragments.h); a group's sum starts at what that and the zero point add.
 //            Minima are a product of their own: [16, 8 groups] times the sums of x over the groups, in tf32, the sums
 //            as two tf32 terms
+//   one row  of x: the 8 columns of a fragment are the groups of a tile. Column b of the operand is x in the 32 columns b of
+//            the tile and 0 elsewhere, so that all products of a tile go into one accumulator, scaled once
 //   sync     none while weights stream: the parts of K lie in shared memory, and after `rounds` tiles of y they are
 //            added in a fixed order
 //   needs    sm_90: bulk copies, clusters
@@ -17,6 +19,7 @@
 #include "cgp/dsl/core/kernel_params.h"
 #include "cgp/dsl/memory/ldmatrix.h"
 #include "cgp/dsl/pipeline/bulk_ring.h"
+#include "cgp/kernels/activation/activation_code.h"
 #include "cgp/kernels/weight_only/weight_only.h"
 #include "cgp/kernels/weight_only/weight_only_fragments.h"
 #include "cgp/kernels/weight_only/weight_only_params.h"
@@ -62,16 +65,25 @@ class Product {
         cluster_(c.cluster > 1 ? k.clusterid_x() : k.ctaid_x()),
         clusters_(c.cluster > 1 ? k.nclusterid_x() : k.nctaid_x()),
         x_(k.shared<b32>(c.block_tiles() * 128 * c.rows, 128)),
-        start_(k.shared<f32>(c.block_tiles() * l_.groups() * columns(), 128)),
-        sums_(k.shared<f32>(l_.has_min ? c.block_tiles() * tile_sums() : 4, 128)),
+        start_(k.shared<f32>(c.block_tiles() * l_.groups() * (one_row() ? 1 : 2 * c.rows), 128)),
+        sums_(k.shared<f32>(l_.has_min && !one_row() ? c.block_tiles() * tile_sums() : 4, 128)),
+        zeros_(k.shared<b32>(one_row() ? 128 : 4, 128)),
         results_(k.shared<f32>(c.parts() > 1 ? c.buffers * c.rounds * c.warps * 32 * Sum::count : 4, 128)),
         x_lane_(x_.address() +
-                x_index(Val<u32>(0), lane_ % std::uint32_t(std::min(c.rows, 8)), lane_ / 8u) * 16u) {}
+                x_index(Val<u32>(0), lane_ % std::uint32_t(std::min(c.rows, 8)), lane_ / 8u) * 16u),
+        zero_lane_(zeros_.address() + lane_ / 8u * 16u) {}
 
   void run() {
-    if (c_.pdl) griddepcontrol_launch_dependents(k_);
+    multiply_all();
+    if (c_.order == WeightOnlyOrder::beside) griddepcontrol_wait(k_);
+  }
+
+ private:
+  void multiply_all() {
+    if (c_.pdl && c_.order != WeightOnlyOrder::first) griddepcontrol_launch_dependents(k_);
+    const bool at_once = !c_.pdl || c_.order == WeightOnlyOrder::beside;
     std::optional<Units> first;
-    if (!c_.pdl) first = load_x(warp_.index * 32u);
+    if (at_once) first = load_x(warp_.index * 32u);
     const BulkRing ring(warp_, c_.warps, c_.slots, Y * l_.tile_bytes());
     const auto first_tile = cluster_ + clusters_ * (warp_.index / std::uint32_t(c_.share));
     const auto stride = clusters_ * std::uint32_t(c_.warps / c_.share);
@@ -91,12 +103,17 @@ class Product {
                     Val<u32>(0));
     };
     const auto mine = count(first_tile), all = count(cluster_);
-    if (c_.pdl) {
+    if (!at_once) {
       griddepcontrol_wait(k_);
+      if (c_.order == WeightOnlyOrder::first) griddepcontrol_launch_dependents(k_);
       first = load_x(warp_.index * 32u);
     }
     store_x(*first);
     rest_of_x();
+    if (one_row())
+      k_.if_(warp_.index == 0u, [&] {
+        zeros_.template st<4>(lane_, Words(Val<b32>(0), Val<b32>(0), Val<b32>(0), Val<b32>(0)));
+      });
     k_.sync();
     using State = std::pair<NextTile, BulkRing::Cursor>;
     const auto multiply_rounds = [&](const Val<u32>& begin, const Val<u32>& rounds, const Val<u32>& buffer,
@@ -106,16 +123,18 @@ class Product {
             steps, std::pair(s, zeros<f32, 16 * Y, N>(warp_)), [&](Val<u32> step, std::pair<State, Sum> v) {
               ring.wait(v.first.second);
               const auto slot = v.first.second.stage();
-              auto sum = multiply_tile(ring.stage(slot).base(), step * std::uint32_t(c_.share) + part_,
-                                       std::move(v.second));
+              const auto base = ring.stage(slot).base(), tile = step * std::uint32_t(c_.share) + part_;
+              auto sum = one_row() ? multiply_tile_by_row(base, tile, v.second)
+                                   : multiply_tile(base, tile, std::move(v.second));
               warp_.sync();  // all lanes have read the slot before the next copy into it
               const auto after = copy(ring, slot, v.first.first, walk);
               return std::pair(State(after, ring.next(v.first.second)), std::move(sum));
             });
+        const Sum done = one_row() ? sum_of_columns(sum) : std::move(sum);
         if (c_.parts() == 1)
-          store_now(first_tile + stride * (begin + round), sum);
+          store_now(first_tile + stride * (begin + round), done);
         else
-          keep(buffer * std::uint32_t(c_.rounds) + round, sum);
+          keep(buffer * std::uint32_t(c_.rounds) + round, done);
         return now;
       });
     };
@@ -151,11 +170,10 @@ class Product {
     if (c_.cluster > 1) cluster_sync(cta);  // the others have read this block's results
   }
 
- private:
   Val<u32> zero() const { return number(0); }
   Val<u32> number(std::uint32_t v) const { return Val<u32>(k_.copy(Val<u32>(v))); }  // in a register
   std::uint64_t tile_bytes() const { return std::uint64_t(l_.tile_bytes()); }
-  int columns() const { return std::max(c_.rows, 2); }  // of start_
+  bool one_row() const { return c_.rows == 1; }
   int tile_sums() const {
     return l_.groups() / 8 * 128 * (N / 8);
   }  // for each 8 groups 32 lanes x two terms of two groups
@@ -246,9 +264,9 @@ class Product {
   }
   void store_sum(const Val<u32>& row, const Val<u32>& group, const Val<f32>& sum) {
     const auto start = sum * -WeightTile<T>::offset(l_);
-    const auto at = start_index(group / 2u, row / 2u) * 4u + group % 2u * 2u + row % 2u;
-    start_.st(at, start);
-    if (c_.rows == 1) start_.st(at + 1u, start);
+    if (one_row()) return start_.st(group, start);
+    const auto at = start_index(group, row / 2u) * 4u + row % 2u;
+    start_.st(at, start), start_.st(at + 2u, start);
     if (!l_.has_min) return;
     const auto high = bits<f32>(bits<b32>(sum) & Val<b32>(0xffffe000u));
     // Group g of 8 is element g % 4 of the lanes' quad, register g / 4.
@@ -256,9 +274,9 @@ class Product {
                     (row % 8u * 4u + group % 4u) * 4u + group % 8u / 4u;
     sums_.st(to, high), sums_.st(to + 2u, sum - high);
   }
-  // In 16 bytes: the starts of two groups for two rows of x.
-  Val<u32> start_index(const Val<u32>& pair, const Val<u32>& rows) const {
-    return pair * std::uint32_t(columns() / 2) + rows;
+  // In 16 bytes: the starts of a group for two rows of x, twice.
+  Val<u32> start_index(const Val<u32>& group, const Val<u32>& rows) const {
+    return group * std::uint32_t(c_.rows / 2) + rows;
   }
   // In 16 bytes: columns 8 chunk ... of a block of 32. The swizzle gives the same chunk of eight rows, which ldmatrix reads
   // at once, banks of their own.
@@ -278,18 +296,18 @@ class Product {
     }
     return out;
   }
-  // What the sums of groups 2 pair and 2 pair + 1 start at: for each n [group][column].
-  std::vector<std::vector<Val<f32>>> starts(const Val<u32>& pair) {
-    std::vector<std::vector<Val<f32>>> out;
-    const auto rows = std::uint32_t(columns() / 2);
-    for (int n = 0; n < N / 8; ++n) {
-      out.emplace_back();
-      const auto at = rows >= 4 ? quad_ + std::uint32_t(4 * n) : quad_ % rows;
-      for (const auto& v : start_.template ld<4>(start_index(pair, at))) out.back().push_back(v);
-    }
+  // What the sums of a group start at: for each n those of the lane's two rows of x, twice.
+  std::vector<RegGroup<f32, 4>> starts(const Val<u32>& group) {
+    std::vector<RegGroup<f32, 4>> out;
+    const auto rows = std::uint32_t(c_.rows / 2);
+    for (int n = 0; n < N / 8; ++n)
+      out.push_back(
+          start_.template ld<4>(start_index(group, rows >= 4 ? quad_ + std::uint32_t(4 * n) : quad_ % rows)));
     return out;
   }
 
+  // Which of the lane's rows of weights (g and g + 8 of each y) element i of a sum belongs to.
+  static int row_of(int i) { return i / (4 * (N / 8)) * 2 + (i >> 1 & 1); }
   Sum multiply_tile(const Val<u32>& base, const Val<u32>& tile, Sum sum) {
     std::vector<WeightTile<T>> w;
     for (int y = 0; y < Y; ++y)
@@ -298,19 +316,16 @@ class Product {
     sums.push_back(std::move(sum));
     const int per_step = 64 / l_.group;
     const auto x_here = x_lane_ + tile * std::uint32_t(512 * c_.rows);
-    std::vector<std::vector<Val<f32>>> start;
+    std::vector<Sum> scaled;  // of this tile, without d
     for (int step = 0; step < 4; ++step) {
       for (auto& of_y : w) of_y.load(step);
       for (int group = 0; group < per_step; ++group) {
-        if (group % 2 == 0)
-          start =
-              starts(tile * std::uint32_t(l_.groups() / 2) + std::uint32_t(step * per_step / 2 + group / 2));
+        const auto start = starts(tile * std::uint32_t(l_.groups()) + std::uint32_t(step * per_step + group));
         const int j = group * l_.group / 32;
         if (group * l_.group % 32 == 0) x_now_ = inputs(x_here, 2 * step + j);
         std::vector<Sum> product;
-        product.push_back(make_sum<Sum>([&](int i) {
-          return k_.copy(start[std::size_t(i / 4 % (N / 8))][std::size_t(group % 2 * 2 + i % 2)]);
-        }));
+        product.push_back(
+            make_sum<Sum>([&](int i) { return k_.copy(start[std::size_t(i / 4 % (N / 8))][i % 4]); }));
         const int first = l_.group == 16 ? group % 2 : 0, last = l_.group == 16 ? first : 1;
         for (int half = first; half <= last; ++half) {
           std::vector<FragB<T, 16, 8>> b;
@@ -326,14 +341,79 @@ class Product {
         }
         std::vector<Val<f32>> scales;
         for (const auto& of_y : w)
-          for (int h = 0; h < 2; ++h) scales.push_back(of_y.scale(group, h));
-        sums.push_back(make_sum<Sum>([&](int i) {
-          return fma(scales[std::size_t(i / (4 * (N / 8)) * 2 + (i >> 1 & 1))], product.back()[i],
-                     sums.back()[i]);
-        }));
+          for (int h = 0; h < 2; ++h)
+            scales.push_back(l_.super_scale ? of_y.integer_scale(group, h) : of_y.scale(group, h));
+        const auto scale = [&](int i) { return scales[std::size_t(row_of(i))]; };
+        if (!l_.super_scale)
+          sums.push_back(
+              make_sum<Sum>([&](int i) { return fma(scale(i), product.back()[i], sums.back()[i]); }));
+        else if (scaled.empty())
+          scaled.push_back(make_sum<Sum>([&](int i) { return scale(i) * product.back()[i]; }));
+        else
+          scaled.push_back(
+              make_sum<Sum>([&](int i) { return fma(scale(i), product.back()[i], scaled.back()[i]); }));
       }
     }
+    if (l_.super_scale)
+      sums.push_back(make_sum<Sum>([&](int i) {
+        const auto& d = w[std::size_t(row_of(i) / 2)].d();
+        return fma(d[std::size_t(row_of(i) % 2)], scaled.back()[i], sums.back()[i]);
+      }));
     return l_.has_min ? less_minima(w, tile, std::move(sums.back())) : std::move(sums.back());
+  }
+  /// The same with one row of x, where column c of the lane's sums is that of group c (of 16 columns: groups 2 c, 2 c + 1).
+  Sum multiply_tile_by_row(const Val<u32>& base, const Val<u32>& tile, const Sum& sum) {
+    WeightTile<T> w(l_, base, lane_);
+    const auto scales = w.quad_scales(quad_);
+    const auto x_here = x_lane_ + tile * 512u, row = lane_ % 8u;
+    const int chains = l_.group == 16 ? 2 : 1;
+    // Where the lane's columns start: -offset() * the sum of x over the group.
+    std::vector<Val<f32>> start;
+    const auto first_group = tile * std::uint32_t(l_.groups()) + quad_ * std::uint32_t(2 * chains);
+    for (int i = 0; i < 2 * chains; i += 2)
+      for (const auto& v : start_.at(i).template ld<2>(first_group / 2u)) start.push_back(v);
+    const auto start_of = [&](int chain, int column) { return start[std::size_t(column * chains + chain)]; };
+    std::vector<std::vector<Sum>> totals(static_cast<std::size_t>(chains));
+    for (int chain = 0; chain < chains; ++chain)
+      totals[std::size_t(chain)].push_back(
+          make_sum<Sum>([&](int i) { return k_.copy(start_of(chain, i % 2)); }));
+    for (int step = 0; step < 4; ++step) {
+      w.load_codes(step);
+      for (int j = 0; j < 2; ++j) {
+        const int block = 2 * step + j;
+        const auto from = select(row == std::uint32_t(block), x_here, zero_lane_);
+        const auto x = ldmatrix<x4>(warp_, from, 64 * block);
+        for (int half = 0; half < 2; ++half) {
+          auto& total = totals[std::size_t(half % chains)];
+          const std::vector<FragB<T, 16, 8>> b{
+              FragB<T, 16, 8>({x[std::size_t(2 * half)], x[std::size_t(2 * half + 1)]})};
+          for (const auto& term : w.codes(j, half))
+            total.push_back(multiply<T>(warp_, std::move(total.back()), std::vector{term}, b));
+        }
+      }
+    }
+    return make_sum<Sum>([&](int i) {
+      const std::size_t h = std::size_t(i / 2), each = std::size_t(2 * chains);
+      const auto scale = [&](int chain) {
+        return scales.scale[h * each + std::size_t(i % 2 * chains + chain)];
+      };
+      const Val<f32> first = totals[0].back()[i];
+      if (!l_.super_scale) return fma(scale(0), first, sum[i]);
+      const auto scaled = scale(0) * first;
+      if (chains == 2) return fma(w.d()[h], fma(scale(1), totals[1].back()[i], scaled), sum[i]);
+      if (!l_.has_min) return fma(w.d()[h], scaled, sum[i]);
+      const auto less = scales.minimum[h * each + std::size_t(i % 2)] * start_of(0, i % 2);
+      const auto offset = w.dmin()[h] * (1.0f / WeightTile<T>::offset(l_));
+      return fma(w.d()[h], scaled, fma(offset, less, sum[i]));
+    });
+  }
+  /// Each lane gets the whole sums of its rows.
+  Sum sum_of_columns(const Sum& sum) {
+    std::vector<Val<f32>> rows;
+    for (int h = 0; h < 2; ++h)
+      rows.push_back(reduce(
+          warp_, sum[2 * h] + sum[2 * h + 1], [](const Val<f32>& a, const Val<f32>& b) { return a + b; }, 4));
+    return make_sum<Sum>([&](int i) { return k_.copy(rows[std::size_t(i / 2)]); });
   }
   Sum less_minima(const std::vector<WeightTile<T>>& w, const Val<u32>& tile, Sum sum) {
     std::vector<FragB<tf32, 8, 8>> high, low;
@@ -352,15 +432,31 @@ class Product {
   }
 
   // ------------------------------------------------------------ results
-  void put(const Val<u32>& row, const Val<u32>& column, const Val<f32>& v) {
-    Out<T>(p_.y).st_if((row < p_.m) & (column < p_.n), to<u64>(row) * p_.ldy + to<u64>(column), to<T>(v));
-  }
-  // Block b of 16 x 8 results of a lane: rows of x 2 q and 2 q + 1 of 8, columns of y g and g + 8 of 16.
+  // Block b of 16 x 8 results of a lane: rows of x 2 q and 2 q + 1 of 8, columns of y g and g + 8 of 16; or column g of
+  // the gate and of up.
   void put_block(const Val<u32>& tile, const Val<u32>& y, const Val<u32>& n, const Val<u32>& g,
                  const Val<u32>& q, const std::vector<Val<f32>>& v) {
-    for (int i = 0; i < 4; ++i)
-      put(n * 8u + q * 2u + std::uint32_t(i % 2),
-          (tile * std::uint32_t(Y) + y) * 16u + g + std::uint32_t(i / 2 * 8), v[std::size_t(i)]);
+    const bool gate = c_.end == WeightOnlyEnd::gate;
+    const auto first = (tile * std::uint32_t(Y) + y) * (gate ? 8u : 16u) + g;
+    std::vector<Val<pred>> there;
+    std::vector<Val<u64>> at;
+    std::vector<Val<f32>> before;
+    for (int i = 0; i < (gate ? 2 : 4); ++i) {
+      const auto row = n * 8u + q * 2u + std::uint32_t(i % 2), column = first + std::uint32_t(i / 2 * 8);
+      there.push_back((row < p_.m) & (column < (gate ? p_.n / 2u : p_.n)));
+      at.push_back(to<u64>(row) * p_.ldy + to<u64>(column));
+      if (c_.end == WeightOnlyEnd::add_f32)
+        before.push_back(Out<f32>(p_.y).ld_if(there.back(), at.back(), Val<f32>(0))[0]);
+    }
+    for (std::size_t i = 0; i < at.size(); ++i) {
+      if (c_.end == WeightOnlyEnd::add_f32)
+        Out<f32>(p_.y).st_if(there[i], at[i], before[i] + v[i]);
+      else if (c_.end == WeightOnlyEnd::store_f32)
+        Out<f32>(p_.y).st_if(there[i], at[i], v[i]);
+      else
+        Out<T>(p_.y).st_if(there[i], at[i],
+                           to<T>(gate ? activation_code(c_.activation, v[i]) * v[i + 2] : v[i]));
+    }
   }
   void store_now(const Val<u32>& tile, const Sum& sum) {
     for (int b = 0; b < Sum::count / 4; ++b)
@@ -414,8 +510,11 @@ class Product {
   Warp warp_;
   Val<u32> lane_, group_, quad_, part_, rank_, cluster_, clusters_;
   Ptr<shared, b32> x_;
-  Ptr<shared, f32> start_, sums_, results_;
-  Val<u32> x_lane_;  ///< the row and chunk that the lane names to ldmatrix, in the first 32 columns
+  Ptr<shared, f32> start_, sums_;
+  Ptr<shared, b32> zeros_;  ///< 512 bytes, with one row of x
+  Ptr<shared, f32> results_;
+  Val<u32> x_lane_;     ///< the row and chunk that the lane names to ldmatrix, in the first 32 columns
+  Val<u32> zero_lane_;  ///< 16 of the zeros
   std::vector<std::vector<Val<b32>>> x_now_;
 };
 
@@ -423,6 +522,8 @@ template <class T, int Y, int N>
 void stream_kernel(Kernel& k, WeightOnlyConfig c, WeightOnlyParams<Val> p) {
   k.block(32 * c.warps);
   if (c.cluster > 1) k.cluster(c.cluster);
+  // The next product of a step (pdl) asks for its weights while this one runs.
+  if (c.rows == 1) k.min_blocks(2);
   Product<T, Y, N>(k, c, p).run();
 }
 

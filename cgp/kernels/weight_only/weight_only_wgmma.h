@@ -18,6 +18,10 @@ struct WeightWgmmaConfig {
   int x_stages = 8;     ///< of the ring of x, 64 of K each
   int min_blocks = 1;   ///< to an SM
   int scale_terms = 1;  ///< bf16: a scale is one bf16 or the sum of two
+  bool pdl = false;
+  WeightOnlyEnd end = WeightOnlyEnd::store;
+  Activation activation = Activation::identity;
+  WeightOnlyOrder order = WeightOnlyOrder::after;
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     static constexpr std::string_view formats[] = {"q4_0", "q8_0", "q4_k", "q5_k", "q6_k"};
@@ -26,6 +30,9 @@ struct WeightWgmmaConfig {
     v.number("split", "split", c.split), v.number("share", "share", c.share);
     v.number("w_stages", "w", c.w_stages), v.number("x_stages", "x", c.x_stages);
     v.number("min_blocks", "blocks", c.min_blocks), v.number("scale_terms", "terms", c.scale_terms);
+    v.flag("pdl", c.pdl);
+    v.choice("end", kWeightOnlyEnds, c.end), v.choice("activation", kWeightOnlyActivations, c.activation);
+    v.choice("order", kWeightOnlyOrders, c.order);
   }
   int columns() const { return 64 * warpgroups; }  ///< of y in a block
   int smem_bytes() const;

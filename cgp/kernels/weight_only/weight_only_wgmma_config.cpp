@@ -29,7 +29,7 @@ std::string reject_wgmma(const WeightOnlyProblem& p) {
   if (p.m > 16u * 65535) return text::cat("m = ", p.m, ": at most ", 16 * 65535, " rows of x are possible");
   if (p.x % 16 || p.ldx % 8) return "x and its rows must lie at multiples of 16 bytes";
   if (p.w % 16) return "packed weights must lie at a multiple of 16 bytes";
-  return {};
+  return reject_end(p);
 }
 
 bool weight_wgmma_fit(WeightWgmmaConfig& c) {
@@ -53,7 +53,10 @@ static double expected_us(const WeightWgmmaConfig& c, const WeightOnlyProblem& p
 }
 
 WeightWgmmaConfig weight_wgmma_config(const WeightOnlyProblem& p, int sms) {
-  WeightWgmmaConfig c{p.type, p.format}, best = c;
+  WeightWgmmaConfig c{p.type, p.format};
+  c.pdl = p.pdl, c.end = p.end, c.activation = p.activation;
+  if (p.pdl) c.order = p.order;
+  WeightWgmmaConfig best = c;
   double least = 0;
   for (c.rows = 16; c.rows <= 256; c.rows *= 2) {
     for (c.warpgroups = 1; c.warpgroups <= 4; c.warpgroups *= 2)
@@ -86,7 +89,8 @@ void weight_wgmma_gemm(runtime::Stream& s, const WeightOnlyProblem& p, const Wei
   spec.dims = {p.k, p.m};
   spec.strides = {(p.ldx ? p.ldx : p.k) * 2};
   spec.l2 = runtime::L2Promotion::b128;
-  const auto ldy = p.ldy ? p.ldy : p.n;
+  const auto ldy = p.ldy ? p.ldy : p.columns();
+  const bool f32 = p.end == WeightOnlyEnd::store_f32 || p.end == WeightOnlyEnd::add_f32;
   const auto blocks = ceil_div(p.n, std::uint64_t(c.columns()));
   const WeightWgmmaParams<dsl::HostValue> n{.w = p.w,
                                             .y = p.y,
@@ -95,8 +99,9 @@ void weight_wgmma_gemm(runtime::Stream& s, const WeightOnlyProblem& p, const Wei
                                             .n = std::uint32_t(p.n),
                                             .k_tiles = std::uint32_t(ceil_div(p.k, 256)),
                                             .w_tiles = std::uint32_t(ceil_div(p.n, 32) * 2),
-                                            .wide = p.y % 16 == 0 && ldy % 8 == 0};
+                                            .wide = p.y % 16 == 0 && ldy % (f32 ? 4 : 8) == 0};
   runtime::Launch launch;
+  launch.programmatic = c.pdl;
   launch.grid = {std::uint32_t(c.split),
                  std::uint32_t(ceil_div(blocks, std::uint64_t(c.share))) * std::uint32_t(c.share),
                  std::uint32_t(ceil_div(p.m, std::uint64_t(c.rows)))};

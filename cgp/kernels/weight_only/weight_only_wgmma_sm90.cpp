@@ -5,6 +5,7 @@
 //            of another warpgroup copies weights, one x
 //   memory   packed weights by bulk copies, x by TMA as it lies in memory; x may be shared over a cluster (multicast)
 //   split    the other axis of the cluster cuts K; each block adds up and stores a share of the sums, in the order of K
+//   pdl      weights are under way before the work queued before has ended; x and y wait for it
 //   results  f32 sums transposed through the memory of the ring of x, stored 16 bytes at a time
 //   needs    sm_90a
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include "cgp/dsl/core/kernel_params.h"
 #include "cgp/dsl/mma/wgmma.h"
 #include "cgp/dsl/pipeline/bulk_ring.h"
+#include "cgp/kernels/activation/activation_code.h"
 #include "cgp/kernels/weight_only/weight_only_fragments.h"
 #include "cgp/kernels/weight_only/weight_only_wgmma.h"
 #include "cgp/kernels/weight_only/weight_only_wgmma_params.h"
@@ -116,10 +118,15 @@ class WgmmaProduct {
         to_(p.k_tiles * (part_ + 1u) / std::uint32_t(c.split)) {}
 
   void run() {
+    const bool at_once = !c_.pdl || c_.order == WeightOnlyOrder::beside,
+               first = c_.order == WeightOnlyOrder::first;
+    if (c_.pdl && !first) griddepcontrol_launch_dependents(k_);
     load_.run([&](Warpgroup& wg) {
       auto warp = wg.warp();
       k_.if_(warp.index == 0u, [&] {
         warp.one_thread([&](Thread& t) {
+          if (!at_once) griddepcontrol_wait(k_);
+          if (first) griddepcontrol_launch_dependents(k_);
           k_.loop(range(from_ * 4u, to_ * 4u), [&](Val<u32> step) { x_.fill(t, at(map_, m0_, step * 64u)); });
         });
       });
@@ -141,7 +148,11 @@ class WgmmaProduct {
       cluster_sync(cta);
     else
       k_.sync();
-    math_.run([&](Warpgroup&) { store(); });
+    math_.run([&](Warpgroup&) {
+      if (!at_once) griddepcontrol_wait(k_);
+      store();
+      if (c_.pdl && at_once) griddepcontrol_wait(k_);
+    });
     if (c_.split > 1) cluster_sync(cta);  // the others have read this block's sums
   }
 
@@ -195,19 +206,19 @@ class WgmmaProduct {
     return multiply(wg, std::move(third), w, 3);
   }
 
-  // A thread adds up the parts of K of eight columns of a row of y.
+  // A thread adds up the parts of K of eight columns of a row of y; of a gate and of up, so many of both.
   void store() {
-    const int each = c_.columns() / 8;
+    const int wide = c_.end == WeightOnlyEnd::gate ? 16 : 8, each = c_.columns() / wide;
     const auto threads = std::uint32_t(math_.threads());
     k_.loop(range(part_ * threads + k_.tid(),  // these warpgroups come first
                   Val<u32>(std::uint32_t(N * each)), Val<u32>(threads * std::uint32_t(c_.split))),
             [&](Val<u32> i) {
-              const auto row = divided(i, each), unit = remainder(i, each) * 8u;
+              const auto row = divided(i, each), unit = remainder(i, each) * std::uint32_t(wide);
               const auto here = sums_.at(row * kPitch() + unit);
               std::vector<std::vector<Val<f32>>> sum;
               for (int part = 0; part < c_.split; ++part) {
                 sum.emplace_back();
-                for (int half = 0; half < 2; ++half) {
+                for (int half = 0; half < wide / 4; ++half) {
                   const auto v = c_.split > 1
                                      ? mapa(here, first_part_ + std::uint32_t(part)).template ld<4>(half)
                                      : here.template ld<4>(half);
@@ -220,16 +231,49 @@ class WgmmaProduct {
             });
   }
   void put(const Val<u32>& row, const Val<u32>& column, const std::vector<Val<f32>>& v) {
-    const auto first = p_.y + (to<u64>(row) * p_.ldy + to<u64>(column)) * 2u;
+    if (c_.end == WeightOnlyEnd::gate) {
+      std::vector<Val<f32>> gated;
+      for (std::size_t e = 0; e < 8; ++e) gated.push_back(activation_code(c_.activation, v[e]) * v[e + 8]);
+      return put_rounded(row, column / 2u, p_.n / 2u, gated);
+    }
+    if (c_.end == WeightOnlyEnd::store) return put_rounded(row, column, p_.n, v);
+    const Out<f32> to(p_.y + (dsl::to<u64>(row) * p_.ldy + dsl::to<u64>(column)) * 4u);
+    const bool add = c_.end == WeightOnlyEnd::add_f32;
     k_.if_(row < p_.m, [&] {
       k_.if_((p_.wide != 0u) & (column + 8u <= p_.n),
+             [&] {
+               for (int half = 0; half < 2; ++half) {
+                 const auto at = [&](int e) { return v[std::size_t(4 * half + e)]; };
+                 if (!add) {
+                   to.st<4>(half, RegGroup<f32, 4>(at(0), at(1), at(2), at(3)));
+                   continue;
+                 }
+                 const auto before = to.ld<4>(half);
+                 to.st<4>(half, RegGroup<f32, 4>(before[0] + at(0), before[1] + at(1), before[2] + at(2),
+                                                 before[3] + at(3)));
+               }
+             },
+             [&] {
+               for (int e = 0; e < 8; ++e) {
+                 const Val<pred> there = column + std::uint32_t(e) < p_.n;
+                 const auto sum = v[std::size_t(e)];
+                 to.st_if(there, e, add ? to.ld_if(there, e, Val<f32>(0))[0] + sum : sum);
+               }
+             });
+    });
+  }
+  void put_rounded(const Val<u32>& row, const Val<u32>& column, const Val<u32>& columns,
+                   const std::vector<Val<f32>>& v) {
+    const auto first = p_.y + (to<u64>(row) * p_.ldy + to<u64>(column)) * 2u;
+    k_.if_(row < p_.m, [&] {
+      k_.if_((p_.wide != 0u) & (column + 8u <= columns),
              [&] {
                Out<b32>(first).st<4>(0, RegGroup<b32, 4>(pack<T>(v[0], v[1]), pack<T>(v[2], v[3]),
                                                          pack<T>(v[4], v[5]), pack<T>(v[6], v[7])));
              },
              [&] {
                for (int e = 0; e < 8; ++e)
-                 Out<T>(first).st_if(column + std::uint32_t(e) < p_.n, e, to<T>(v[std::size_t(e)]));
+                 Out<T>(first).st_if(column + std::uint32_t(e) < columns, e, to<T>(v[std::size_t(e)]));
              });
     });
   }

@@ -68,13 +68,15 @@ void check(const runtime::Device& device, WeightOnlyProblem p, WeightWgmmaConfig
   std::vector<float> w(p.n * p.k);
   quant::decode(file_format(p.format), file, w);
   const auto x = random_array(p.type, {p.m * p.k}, 1);
-  HostArray y = random_array(p.type, {p.m * (p.n + 3)}, 2);
+  const std::uint64_t columns = p.columns();
+  const bool f32 = p.end == WeightOnlyEnd::store_f32 || p.end == WeightOnlyEnd::add_f32;
+  HostArray y = random_array(f32 ? DType::f32 : p.type, {p.m * (p.n + 3)}, 2);
   const HostArray before = y;
   auto w_at = device.alloc<std::byte>(packed.size()), x_at = device.alloc<std::byte>(x.bytes.size()),
        y_at = device.alloc<std::byte>(y.bytes.size());
   w_at.upload(packed), x_at.upload(x.bytes), y_at.upload(y.bytes);
-  p.x = x_at.address(), p.w = w_at.address(), p.y = y_at.address(), p.ldy = p.n + 3;
-  if (p.n % 8 == 0) p.ldy = p.n;  // stores of 16 bytes
+  p.x = x_at.address(), p.w = w_at.address(), p.y = y_at.address(), p.ldy = columns + 3;
+  if (p.n % 8 == 0) p.ldy = columns;  // stores of 16 bytes
   runtime::Stream s(device);
   ASSERT_EQ(reject_wgmma(p), "");
   weight_wgmma_gemm(s, p, c);
@@ -82,31 +84,48 @@ void check(const runtime::Device& device, WeightOnlyProblem p, WeightWgmmaConfig
   y_at.download(y.bytes);
   const double u = unit_roundoff(p.type), u32 = unit_roundoff(DType::f32);
   double worst = 0;
+  std::vector<double> sums(p.n * p.m), bounds(p.n * p.m), xs;
+  for (std::uint64_t i = 0; i < p.m * p.k; ++i) xs.push_back(x.at(i));
   for (std::uint64_t j = 0; j < p.n; ++j)
     for (std::uint64_t i = 0; i < p.m; ++i) {
       double sum = 0, size = 0, rounding = 0;
       for (std::uint64_t e = 0; e < p.k; ++e) {
-        const double xe = x.at(i * p.k + e), value = double(w[j * p.k + e]);
+        const double xe = xs[i * p.k + e], value = double(w[j * p.k + e]);
         sum += xe * value, size += std::fabs(xe * value);
         // A minimum is at most 63 x 0.011; half of that and more is what the value itself does not say.
         const double minimum = l.has_min ? 0.7 : 0;
         rounding +=
             std::fabs(xe) * weight_bound(l, u, c.scale_terms, std::fabs(value) + minimum, minimum, value);
       }
-      const double got = y.at(i * p.ldy + j),
-                   bound = 1.01 * u * std::fabs(sum) + rounding + size * (double(p.k) + 200) * u32;
+      sums[j * p.m + i] = sum, bounds[j * p.m + i] = rounding + size * (double(p.k) + 200) * u32;
+    }
+  for (std::uint64_t j = 0; j < columns; ++j)
+    for (std::uint64_t i = 0; i < p.m; ++i) {
+      const auto at = (p.end == WeightOnlyEnd::gate ? j / 8 * 16 + j % 8 : j) * p.m + i;
+      double sum = sums[at], bound = bounds[at];
+      if (p.end == WeightOnlyEnd::add_f32) sum += before.at(i * p.ldy + j);
+      if (p.end == WeightOnlyEnd::gate) {  // |silu'| <= 1.1
+        const double up = sums[at + 8 * p.m], active = sum / (1 + std::exp(-sum));
+        bound =
+            1.1 * bound * (std::fabs(up) + bounds[at + 8 * p.m]) + std::fabs(active) * bounds[at + 8 * p.m];
+        sum = active * up, bound += 1e-5 * std::fabs(sum);
+      }
+      if (p.type == DType::f16 && !f32 && std::fabs(sum) > 65000) continue;  // infinity
+      const double got = y.at(i * p.ldy + j);
+      bound += 1.01 * (f32 ? u32 : u) * std::fabs(sum) + 1e-7;
       worst = std::max(worst, std::isfinite(got) ? std::fabs(got - sum) / bound : INFINITY);
     }
   EXPECT_LE(worst, 1) << l.name << " " << name(p.type) << " " << p.m << "x" << p.n << "x" << p.k << " "
                       << weight_wgmma_variant(c).name;
   for (std::uint64_t i = 0; i < p.m; ++i)
-    for (std::uint64_t j = p.n; j < p.ldy; ++j) EXPECT_EQ(y.at(i * p.ldy + j), before.at(i * p.ldy + j));
+    for (std::uint64_t j = columns; j < p.ldy; ++j) EXPECT_EQ(y.at(i * p.ldy + j), before.at(i * p.ldy + j));
 }
 
 WeightWgmmaConfig config(const WeightOnlyProblem& p, int rows, int warpgroups, int split, int share,
                          int terms) {
   WeightWgmmaConfig c{p.type, p.format, rows, warpgroups, split, share};
   c.w_stages = 2, c.scale_terms = terms;
+  c.pdl = p.pdl, c.end = p.end, c.activation = p.activation;
   c.x_stages = warpgroups == 4 ? 9 : 5;
   return c;
 }
@@ -132,6 +151,24 @@ TEST(weight_wgmma, every_shape_of_block) {
   check(device, many, config(many, 256, 2, 1, 1, 1));
 }
 
+WeightOnlyProblem ended(WeightOnlyProblem p, WeightOnlyEnd end) {
+  p.pdl = true, p.end = end;
+  if (end == WeightOnlyEnd::gate) p.activation = Activation::silu;
+  return p;
+}
+constexpr WeightOnlyEnd kEnds[] = {WeightOnlyEnd::store_f32, WeightOnlyEnd::add_f32, WeightOnlyEnd::gate};
+
+TEST(weight_wgmma, every_end) {
+  const auto device = runtime::Device::open("emu:sm_90a");
+  for (auto end : kEnds) {
+    const auto p = ended({WeightFormat::q4_k, DType::f16, 21, 112, 512}, end),
+               odd = ended({WeightFormat::q8_0, DType::bf16, 18, end == WeightOnlyEnd::gate ? 80u : 77u, 256},
+                           end);
+    check(device, p, config(p, 32, 1, 2, 1, 1));
+    check(device, odd, config(odd, 32, 2, 1, 1, 1));
+  }
+}
+
 TEST(weight_wgmma, right_on_a_gpu) {
   runtime::Device device;
   try {
@@ -145,6 +182,10 @@ TEST(weight_wgmma, right_on_a_gpu) {
         const WeightOnlyProblem p{f, type, m, 200 + m % 2, 512 + 256 * (m % 4)};
         check(device, p, weight_wgmma_config(p, device.info().sm_count));
         for (int terms : {1, 2}) check(device, p, config(p, m > 64 ? 128 : 64, 2, 2, 2, terms));
+        for (auto end : kEnds) {
+          const auto q = ended({f, type, m, 208, 768}, end);
+          check(device, q, weight_wgmma_config(q, device.info().sm_count));
+        }
       }
 }
 

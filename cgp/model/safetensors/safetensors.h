@@ -44,6 +44,8 @@ class Safetensors {
   const SafetensorsTensor* find(std::string_view name) const;
   /// The strings under "__metadata__" of a single file.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  /// The mapped files, which the data of all tensors lies in: they must now live as long as it is used.
+  std::vector<MappedFile> take_files() { return std::move(files_); }
 
  private:
   static Safetensors open_index(const std::string& path);

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cgp/model/gguf/gguf.h"
+#include "cgp/model/source/source.h"
 #include "cgp/model/tokenizer/vocabulary.h"
 
 namespace cgp::model {
@@ -30,7 +30,7 @@ class Tokenizer {
  public:
   /// From the keys tokenizer.ggml.*; `file` may go afterwards. Throws ParseError that names the key, and Unsupported for
   /// a kind of tokenizer that is not here.
-  static Tokenizer from_gguf(const Gguf& file);
+  static Tokenizer from_gguf(const Source& file);
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();

@@ -15,16 +15,16 @@ namespace {
 
 constexpr std::string_view kPrefix = "tokenizer.ggml.";
 
-[[noreturn]] void bad_key(const Gguf& file, std::string_view key, std::string rule, std::string why) {
+[[noreturn]] void bad_key(const Source& file, std::string_view key, std::string rule, std::string why) {
   throw ParseError(
       ErrorText{std::move(rule), cat(file.path(), ", key '", kPrefix, key, "'"), std::move(why), {}});
 }
 
-const GgufArray* find_array(const Gguf& file, std::string_view key, GgufType type) {
+const GgufArray* find_array(const Source& file, std::string_view key, GgufType type) {
   return file.find_array(cat(kPrefix, key), type);
 }
 
-const GgufArray& strings(const Gguf& file, std::string_view key) {
+const GgufArray& strings(const Source& file, std::string_view key) {
   const GgufArray* found = find_array(file, key, GgufType::string);
   if (!found) bad_key(file, key, "a tokenizer must have this key", "the file lacks it");
   return *found;
@@ -62,7 +62,7 @@ bool contains(const List& list, std::string_view word) {
   return std::find(std::begin(list), std::end(list), word) != std::end(list);
 }
 
-void read_vocabulary(const Gguf& file, bool byte_level, Vocabulary& out) {
+void read_vocabulary(const Source& file, bool byte_level, Vocabulary& out) {
   const GgufArray& words = strings(file, "tokens");
   const GgufArray* types = find_array(file, "token_type", GgufType::i32);
   const GgufArray* scores = find_array(file, "scores", GgufType::f32);
@@ -90,7 +90,7 @@ void read_vocabulary(const Gguf& file, bool byte_level, Vocabulary& out) {
   }
 }
 
-void read_special(const Gguf& file, Tokenizer::Special& s, const Vocabulary& vocabulary) {
+void read_special(const Source& file, Tokenizer::Special& s, const Vocabulary& vocabulary) {
   auto read = [&](std::string_view key, Token& token) {
     if (auto id = file.find_integer(cat(kPrefix, key))) {
       if (*id >= vocabulary.size())
@@ -140,7 +140,7 @@ std::string lower(std::string_view s) {
 
 }  // namespace
 
-Tokenizer Tokenizer::from_gguf(const Gguf& file) {
+Tokenizer Tokenizer::from_gguf(const Source& file) {
   auto parts = std::make_unique<Parts>();
   Parts& p = *parts;
   Special& s = p.special;

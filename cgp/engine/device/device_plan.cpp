@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cgp/engine/device/device_plan.h"
+
+#include <algorithm>
+
+#include "cgp/base/error.h"
+#include "cgp/base/text.h"
+#include "cgp/engine/device/device_backend.h"
+#include "cgp/engine/device/device_weights.h"
+
+namespace cgp::engine {
+
+using std::int64_t;
+using std::uint64_t;
+using text::cat;
+
+namespace device_plan {
+
+kernels::KvCacheShape cache_shape(const Program& p, const BackendOptions& o) {
+  kernels::KvCacheShape c;
+  c.type = c.pages = DType::f16;
+  c.page_count = uint64_t(o.pages), c.page_size = uint64_t(o.page_tokens);
+  c.heads = uint64_t(p.kv_heads), c.d = uint64_t(p.head_dim);
+  return c;
+}
+
+void lacks(std::string what, std::string where) {
+  throw Unsupported(ErrorText{"the kernels of a GPU run every operation of the model", std::move(where),
+                              std::move(what), "run it on the device \"cpu\""});
+}
+
+void require_supported(const Program& p, const runtime::Device& device, const BackendOptions& o) {
+  if (const std::string why = reject(p); !why.empty())
+    throw ArgumentError(ErrorText{"a program is sound", {}, why, {}});
+  if (o.pages < 1 || o.page_tokens < 1 || o.max_rows < 1 || o.max_sequences < 1 || o.max_outputs < 1)
+    throw ArgumentError("pages, rows, sequences and outputs of a backend must be positive");
+  if (o.cache != CacheType::f16) lacks("the cache is f16 there");
+  if (o.activations != ActivationType::automatic) lacks("activations are f16 there, and cannot be chosen");
+  if (device.info().cc() < 80)
+    lacks(cat("attention over pages needs sm_80, the device has ", device.info().arch));
+  if (p.head_dim % 8) lacks(cat("heads of ", p.head_dim, " elements; multiples of 8 are possible"));
+  if (const auto why = kernels::reject(cache_shape(p, o)); !why.empty()) lacks(why);
+  for (const Step& s : p.steps) {
+    const std::string where = s.layer == kNone ? p.architecture : cat(p.architecture, ", layer ", s.layer);
+    if (std::holds_alternative<Experts>(s.operation)) lacks("there is no mixture of experts", where);
+  }
+}
+
+int64_t columns_of(const Program& p, const BackendOptions& o) {
+  return (p.context + o.page_tokens - 1) / o.page_tokens;
+}
+int64_t rows_of(const Value& v, const BackendOptions& o) {
+  return v.rows == Rows::tokens ? o.max_rows : o.max_outputs;
+}
+const Embedding& embedding_of(const Program& p) {
+  for (const Step& s : p.steps)
+    if (const auto* e = std::get_if<Embedding>(&s.operation)) return *e;
+  throw ArgumentError(ErrorText{"a program begins with an embedding", {}, "there is none", {}});
+}
+
+int64_t widest_product(const Program& p) {
+  int64_t widest = 1;
+  for (const Step& s : p.steps)
+    if (const auto* o = std::get_if<Linear>(&s.operation))
+      widest = std::max(widest, p.values[std::size_t(o->parts[0].out)].width * (o->gated ? 2 : 1));
+  return widest;
+}
+
+std::vector<Product> products_of(const Linear& o, const Program& p, const model::Source& file) {
+  std::vector<Product> out;
+  int64_t column = 0;
+  for (const Linear::Part& part : o.parts) {
+    const Weight& w = p.weights[std::size_t(part.weight)];
+    const auto format = [&](WeightId id) { return data_of(p.weights[std::size_t(id)], file).format; };
+    if (out.empty() || format(out.back().weights[0]) != format(part.weight)) out.push_back({{}, column});
+    out.back().weights.push_back(part.weight);
+    column += w.rows;
+  }
+  return out;
+}
+
+}  // namespace device_plan
+
+using namespace device_plan;
+
+namespace {
+
+uint64_t cache_bytes(const Program& p, const BackendOptions& o) {
+  return uint64_t(p.cache_layers) * aligned(cache_shape(p, o).bytes());
+}
+uint64_t value_bytes(const Program& p, const BackendOptions& o) {
+  uint64_t bytes = 0;
+  for (const Value& v : p.values) bytes += aligned(uint64_t(v.width * rows_of(v, o)) * 4);
+  const int64_t rows = std::max(o.max_rows, o.max_outputs);
+  bytes += aligned(uint64_t(widest_product(p) * rows) * 2);
+  bytes += 2 * aligned(uint64_t(p.context * p.kv_heads * p.head_dim) * 2);
+  return bytes + Control(o, columns_of(p, o), p.values[std::size_t(embedding_of(p).out)].width).bytes;
+}
+
+}  // namespace
+
+MemoryEstimate device_memory(const Program& p, const model::Source& file, const runtime::Device& device,
+                             const BackendOptions& o) {
+  require_supported(p, device, o);
+  MemoryEstimate out;
+  uint64_t staged = 0;
+  for (const Step& s : p.steps)
+    if (const auto* l = std::get_if<Linear>(&s.operation))
+      for (const Product& product : products_of(*l, p, file)) {
+        out.weights += int64_t(DeviceMatrix::bytes_for(device, p, file, product.weights));
+        staged = std::max(staged, DeviceMatrix::staged_bytes(p, file, product.weights));
+      }
+  out.cache = int64_t(cache_bytes(p, o));
+  out.workspace = int64_t(value_bytes(p, o) + staged);
+  for (const RopeTable& t : p.rope_tables) out.workspace += int64_t(t.frequencies.size()) * 8 * p.context;
+  return out;
+}
+
+}  // namespace cgp::engine
