@@ -4,7 +4,7 @@
 # cgp::c, and pkg-config the modules cgp (C), cgp-launch and cgp-kernels (C++).
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
-set(CGP_CPP_LIBRARIES base cuda vulkan ptx shader emu dsl quant runtime launch kernels)
+set(CGP_CPP_LIBRARIES base cuda vulkan wgpu ptx shader emu dsl quant runtime launch kernels)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/cgp)
 
 foreach(library IN LISTS CGP_CPP_LIBRARIES)

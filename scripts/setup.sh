@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 packages=(g++ cmake ninja-build make git ccache libgtest-dev libgmock-dev librapidcheck-dev libcli11-dev libfmt-dev
-          nlohmann-json3-dev libyaml-cpp-dev libevent-dev clang-format-14 clang-tidy-16 python3 python3-pip python3-dev python3-numpy python3-pytest pkg-config unzip spirv-tools
+          nlohmann-json3-dev libyaml-cpp-dev libevent-dev clang-format-14 clang-tidy-16 python3 python3-pip python3-dev python3-numpy python3-pytest pkg-config unzip spirv-tools mesa-vulkan-drivers
           ${PACKAGES:-})  # PACKAGES: what a command needs beyond that
 missing=()
 for p in "${packages[@]}"; do

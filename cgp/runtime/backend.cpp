@@ -132,6 +132,7 @@ Device Device::open(std::string_view spec) {
   if (spec.starts_with("cuda:")) return Device(open_cuda(parse_ordinal(spec, spec.substr(5))));
   if (spec == "vulkan" || spec.starts_with("vulkan:"))
     return Device(open_vulkan(parse_shader_spec(spec, "vulkan")));
+  if (spec == "wgpu" || spec.starts_with("wgpu:")) return Device(open_wgpu(parse_shader_spec(spec, "wgpu")));
   if (spec == "auto") return Device(!cuda_devices().empty() ? open_cuda(0) : open_emulator("sm_90a"));
   throw ArgumentError({text::cat("\"", spec, "\" is not a device"),
                        {},

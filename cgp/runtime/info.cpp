@@ -9,7 +9,7 @@
 
 namespace cgp::runtime {
 std::string_view name(DeviceKind k) {
-  constexpr std::string_view names[] = {"emulator", "cuda", "vulkan"};
+  constexpr std::string_view names[] = {"emulator", "cuda", "vulkan", "wgpu"};
   return names[int(k)];
 }
 std::string reject_target(std::string_view target, std::string_view arch) {
@@ -29,6 +29,10 @@ std::vector<DeviceInfo> devices() {
   return out;
 }
 
-std::vector<DeviceInfo> shader_devices() { return vulkan_devices(); }
+std::vector<DeviceInfo> shader_devices() {
+  std::vector<DeviceInfo> out = vulkan_devices();
+  for (DeviceInfo& d : wgpu_devices()) out.push_back(std::move(d));
+  return out;
+}
 
 }  // namespace cgp::runtime

@@ -2,6 +2,7 @@
 #include "cgp/kernels/catalog/entries.h"
 
 #include "cgp/kernels/activation/activation.h"
+#include "cgp/kernels/adamw/adamw.h"
 #include "cgp/kernels/argmax/argmax.h"
 #include "cgp/kernels/cross_entropy/cross_entropy.h"
 #include "cgp/kernels/cumsum/cumsum.h"
@@ -18,6 +19,7 @@ namespace cgp::kernels {
 
 std::vector<KernelEntry> row_entries() {
   return {activation_entry(),
+          adamw_entry(),
           activation_backward_entry(),
           cross_entropy_entry(),
           argmax_entry(),

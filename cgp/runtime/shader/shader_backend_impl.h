@@ -82,5 +82,8 @@ class ShaderQueue : public Queue {
 /// Throws Unsupported with the reason where there is no loader, driver or such device.
 std::shared_ptr<Backend> open_vulkan(const ShaderSpec& spec);
 std::vector<DeviceInfo> vulkan_devices();  ///< empty without a loader
+/// Throws Unsupported with the reason where there is no wgpu-native or no such adapter.
+std::shared_ptr<Backend> open_wgpu(const ShaderSpec& spec);
+std::vector<DeviceInfo> wgpu_devices();  ///< empty without wgpu-native
 
 }  // namespace cgp::runtime

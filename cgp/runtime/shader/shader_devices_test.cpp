@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runtime on Vulkan: what holds on every device holds here. Skipped where there is no driver.
+// The runtime on Vulkan and WebGPU: what holds on every device holds here. Skipped where there is no driver.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -224,6 +224,7 @@ TEST_P(ShaderDevice, what_it_lacks_is_unsupported_by_name) {
 }
 
 INSTANTIATE_TEST_SUITE_P(vulkan, ShaderDevice, testing::Values("vulkan:0"));
+INSTANTIATE_TEST_SUITE_P(wgpu, ShaderDevice, testing::Values("wgpu:0"));
 
 TEST(shader_specs, are_checked) {
   for (const char* spec : {"vulkan:x", "vulkan:-1", "vulkan:0:sm", "vulkan:0:", "vulkan:1e9"})

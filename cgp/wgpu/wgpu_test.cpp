@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "cgp/base/error.h"
+#include "cgp/wgpu/device.h"
+
+namespace cgp::wgpu {
+namespace {
+
+TEST(Wgpu, ALibraryThatIsNotThereOrIsAnotherIsUnsupported) {
+  EXPECT_THROW(Api::load("libwgpu_that_is_not_there.so"), Unsupported);
+  EXPECT_THROW(Api::load("libm.so.6"), Unsupported);
+}
+
+struct WgpuDevice : testing::Test {
+  DevicePtr d;
+  void SetUp() override {
+    try {
+      d = std::make_shared<const Device>(Api::get(), 0);
+    } catch (const Unsupported& e) {
+      GTEST_SKIP() << e.what();
+    }
+  }
+};
+
+TEST_F(WgpuDevice, LimitsMeetWhatTheSpecificationRequires) {
+  // "Limits" of the WebGPU specification. A wrong offset in our declarations breaks these.
+  const Adapter& a = d->adapter;
+  EXPECT_FALSE(a.name.empty());
+  EXPECT_GE(a.max_storage_buffers, 8u);
+  EXPECT_GE(a.max_storage_binding, 128u << 20);
+  EXPECT_GE(a.max_buffer, 256u << 20);
+  EXPECT_GE(a.max_shared_memory, 16384u);
+  EXPECT_GE(a.max_block_threads, 128u);
+  EXPECT_LE(a.max_block_threads, 4096u);
+  EXPECT_GE(a.max_grid, 65535u);
+  EXPECT_THROW(Device(d->api, 9999), Unsupported);
+}
+
+TEST_F(WgpuDevice, AShaderThatIsNotValidIsAnErrorWithLineAndColumn) {
+  try {
+    d->pipeline("@compute @workgroup_size(1)\nfn f() {\n  let x = 1u + 1.5f;\n}\n", "f");
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const DriverError& e) {
+    EXPECT_NE(std::string(e.what()).find("3:11"), std::string::npos) << e.what();
+    EXPECT_EQ(e.where(), "wgpuDeviceCreateShaderModule, f");
+  }
+  EXPECT_NO_THROW(d->pipeline("@compute @workgroup_size(1)\nfn f() {\n}\n", "f")) << "the error was taken";
+}
+
+TEST_F(WgpuDevice, BytesThatWereWrittenAreRead) {
+  const std::vector<std::uint32_t> words{1, 2, 3, 4};
+  const Owned b = d->buffer_of(std::as_bytes(std::span(words)), kCopySource);
+  const Owned back = d->buffer(16, kMapRead | kCopyDestination);
+  Owned e = d->encoder();
+  d->api->wgpuCommandEncoderCopyBufferToBuffer(e.get(), b.get(), 0, back.get(), 0, 16);
+  d->submit(std::move(e));
+  std::vector<std::uint32_t> got(4);
+  d->read(back.get(), std::as_writable_bytes(std::span(got)));
+  EXPECT_EQ(got, words);
+  e = d->encoder();
+  d->api->wgpuCommandEncoderCopyBufferToBuffer(e.get(), b.get(), 0, back.get(), 0, 64);
+  EXPECT_THROW(d->submit(std::move(e)), DriverError) << "the copy leaves the buffer";
+}
+
+}  // namespace
+}  // namespace cgp::wgpu
