@@ -254,7 +254,7 @@ TEST(GgufWriter, RefusesWhatNoReaderTakes) {
                 out.add_tensor("w", *find_ggml_type("Q4_0"), {32, 2}, bytes_of(data));
               }),
               testing::HasSubstr("needs 36 bytes, 18"));
-  EXPECT_THAT(error_of([&] { out.add_tensor("w", *find_ggml_type("Q4_0"), {16}, {}); }),
+  EXPECT_THAT(error_of([&] { out.add_tensor("w", *find_ggml_type("Q4_0"), {16}, bytes_of(data)); }),
               testing::HasSubstr("blocks of 32"));
   EXPECT_THAT(error_of([&] { GgufWriter bad(24); }), testing::HasSubstr("power of two"));
 }
