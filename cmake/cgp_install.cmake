@@ -52,5 +52,5 @@ Libs: -L\${prefix}/@CMAKE_INSTALL_LIBDIR@ @libraries@
 endfunction()
 cgp_pkg_config(cgp c "GPU kernels behind a C interface" "-lcgp" "")
 cgp_pkg_config(cgp-launch cpp "GPU kernels as C++ functions, on a GPU or an emulator"
-  "-lcgp_launch -lcgp_dsl -lcgp_runtime -lcgp_emu -lcgp_ptx -lcgp_cuda -lcgp_base -ldl -pthread" "")
+  "-lcgp_launch -lcgp_dsl -lcgp_runtime -lcgp_emu -lcgp_shader -lcgp_ptx -lcgp_vulkan -lcgp_wgpu -lcgp_cuda -lcgp_base -ldl -pthread" "")
 cgp_pkg_config(cgp-kernels cpp "The kernel library, from C++" "-lcgp_kernels -lcgp_quant" "cgp-launch")

@@ -30,8 +30,18 @@ struct AdamWArgs {
   V<f32> epsilon;
 };
 
+struct AdamWConfig {
+  DType type = DType::f32;
+  int width = 1;  ///< elements an access
+  template <class Self, class V>
+  static void visit(Self& c, V& v) {
+    v.type("type", "", c.type);
+    v.number("width", "v", c.width, 1);
+  }
+};
+
 template <int W>
-void adamw_kernel(Kernel& k, AdamWArgs<DeviceArg> p) {
+void update(Kernel& k, const AdamWArgs<DeviceArg>& p) {
   k.block(int(kAdamThreads));
   k.grid_stride(p.accesses, [&](ThreadIndex64 i) {
     const auto g = p.gradient.template ld<W>(i);
@@ -50,9 +60,13 @@ void adamw_kernel(Kernel& k, AdamWArgs<DeviceArg> p) {
   });
 }
 
+void adamw_kernel(Kernel& k, AdamWConfig c, AdamWArgs<DeviceArg> p) {
+  c.width == 4 ? update<4>(k, p) : update<1>(k, p);
+}
+
 std::span<const Variant> variants() {
-  static const std::vector<Variant> v{variant("adamw_f32_v4", 75, adamw_kernel<4>),
-                                      variant("adamw_f32", 75, adamw_kernel<1>)};
+  static const std::vector<Variant> v{config_variant("adamw", AdamWConfig{.width = 4}, 75, adamw_kernel),
+                                      config_variant("adamw", AdamWConfig{}, 75, adamw_kernel)};
   return v;
 }
 
