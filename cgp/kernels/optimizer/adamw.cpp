@@ -3,13 +3,13 @@
 //   who      grid-stride; thread i owns elements W*i .. W*i+W-1
 //   memory   reads 4n elements, writes 3n, 16 bytes an access when all are aligned; nothing is shared
 //   needs    any device
-#include "cgp/kernels/adamw/adamw.h"
+#include "cgp/kernels/optimizer/adamw.h"
 
 #include <array>
 
 #include "cgp/base/text.h"
-#include "cgp/kernels/adamw/adamw_ref.h"
 #include "cgp/kernels/common/variant.h"
+#include "cgp/kernels/optimizer/adamw_ref.h"
 #include "cgp/launch/kernel_args.h"
 
 namespace cgp::kernels {
