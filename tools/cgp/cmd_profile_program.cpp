@@ -213,9 +213,13 @@ int profile_program(const Context& context, const ProfileOptions& o) {
     std::optional<profile::EnergyMeter> energy;
     if (o.energy) energy.emplace();
     std::optional<profile::CpuSampler> sampler;
-    if (o.sample_rate > 0) sampler.emplace(double(o.sample_rate), o.waits);
-    // Python 3.12 and later name their functions for samplers; others do not know the word.
-    if (o.sample_rate > 0 && o.what == "python") setenv("PYTHONPERFSUPPORT", "1", 0);
+    if (o.sample_rate > 0) {
+      sampler.emplace(profile::SamplerOptions{.rate = double(o.sample_rate),
+                                              .waits = o.waits,
+                                              .python = o.what == "python",
+                                              .library = profile::library_beside_inject("libcgp_sample.so")});
+      p.environment = sampler->environment();
+    }
     run = profile::run_program(command, p);
     if (sampler) {
       auto samples = profile::analyse(sampler->stop());
@@ -224,9 +228,9 @@ int profile_program(const Context& context, const ProfileOptions& o) {
       d.more["cpu_samples"]["wall_s"] = run.process.wall_seconds;
       if (o.what == "python" && samples.samples > 0 && !profile::names_python(samples))
         d.notes.push_back(
-            "functions of Python are not named: its interpreter writes their names for samplers from 3.12 "
-            "on; those of its own "
-            "machine code are");
+            "functions of Python are not named, those of the interpreter are: names need CPython 3.9 or "
+            "later, "
+            "and until 3.11 libcgp_sample.so beside cgp (x86-64)");
     }
     d.metrics = run.metrics;
     if (energy) energy->stop(d);

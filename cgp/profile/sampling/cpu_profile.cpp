@@ -177,8 +177,8 @@ class Symbols {
 
 CpuProfile analyse(const CpuRecording& r) {
   CpuProfile p;
-  p.absent = r.absent, p.rate = r.rate, p.kernel = r.kernel, p.samples = r.samples, p.lost = r.lost,
-  p.cut = r.cut;
+  p.absent = r.absent, p.rate = r.rate, p.kernel = r.kernel, p.timer = r.timer, p.samples = r.samples,
+  p.lost = r.lost, p.cut = r.cut;
   Symbols symbols(r);
   using Key = std::pair<std::string, std::string>;
   std::map<Key, HotFunction> functions;

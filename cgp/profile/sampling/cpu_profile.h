@@ -35,6 +35,7 @@ struct CpuProfile {
   std::string absent;  ///< why there is none
   double rate = 0;
   bool kernel = false;
+  std::string timer;                             ///< as of CpuRecording
   std::uint64_t samples = 0, lost = 0, cut = 0;  ///< as of CpuRecording
   std::vector<HotFunction> functions;            ///< by `self`, the most first
   std::vector<HotThread> threads;                ///< the most first

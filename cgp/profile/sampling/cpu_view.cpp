@@ -134,14 +134,15 @@ std::string waits_text(const ordered_json& waits, int width) {
 
 ordered_json to_json(const CpuProfile& p) {
   if (!p.absent.empty()) return {{"absent", p.absent}};
-  ordered_json j = {{"clock", "cpu-clock (perf_event_open)"},
-                    {"rate_hz", p.rate},
-                    {"samples", p.samples},
-                    {"lost", p.lost},
-                    {"seconds", p.seconds()},
-                    {"kernel", p.kernel},
-                    {"callers", "unwind tables, else frame pointers"},
-                    {"stacks_cut", p.cut}};
+  ordered_json j = {
+      {"clock", p.timer.empty() ? "cpu-clock (perf_event_open)" : "timer (libcgp_sample.so): " + p.timer},
+      {"rate_hz", p.rate},
+      {"samples", p.samples},
+      {"lost", p.lost},
+      {"seconds", p.seconds()},
+      {"kernel", p.kernel},
+      {"callers", "unwind tables, else frame pointers"},
+      {"stacks_cut", p.cut}};
   j["threads"] = ordered_json::array();
   for (const auto& t : p.threads)
     j["threads"].push_back(
@@ -184,10 +185,15 @@ std::string cpu_text(const ordered_json& section, int width) {
     return "cpu        no samples: the program used less processor time than one takes\n" +
            (section.contains("waits") ? waits_text(section["waits"], width) : "");
   const auto threads = rows_in(section, "threads");
+  const std::string clock = word(section, "clock");
+  const bool timer = clock.rfind("timer", 0) == 0;
   std::string out = format(
       "cpu        {:.0f} samples at {:.0f} Hz: {} in {} thread{}{}\n", samples, number(section, "rate_hz"),
       time_text(number(section, "seconds") * 1e6), threads.size(), threads.size() == 1 ? "" : "s",
-      section.value("kernel", ordered_json()) == true ? "" : "; without the kernel's time");
+      timer || section.value("kernel", ordered_json()) == true ? "" : "; without the kernel's time");
+  if (timer)
+    out +=
+        wrapped("", clock + "; time in the operating system counts for the function that called it", width);
   if (const double lost = number(section, "lost"); lost > 0)
     out += format("           {:.0f} samples were lost: shares may be off\n", lost);
   if (const double cut = number(section, "stacks_cut"); cut > 0.01 * samples)

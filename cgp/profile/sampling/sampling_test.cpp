@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "cgp/base/file.h"
 #include "cgp/base/random.h"
@@ -25,11 +27,14 @@ using testing::HasSubstr;
 namespace {
 
 #ifdef CGP_PLANTED_LOOP
-CpuProfile sampled(const std::vector<std::string>& arguments, const char* program = CGP_PLANTED_LOOP) {
-  CpuSampler sampler(999);
+CpuProfile sampled(const std::vector<std::string>& arguments, const char* program = CGP_PLANTED_LOOP,
+                   const SamplerOptions& options = {.rate = 999}) {
+  CpuSampler sampler(options);
   std::vector<std::string> command{program};
   command.insert(command.end(), arguments.begin(), arguments.end());
-  const auto run = measure::run_process(command);
+  measure::ProcessOptions p;
+  p.environment = sampler.environment();
+  const auto run = measure::run_process(command, p);
   EXPECT_TRUE(run.ok()) << run.describe();
   return analyse(sampler.stop());
 }
@@ -63,7 +68,7 @@ TEST(sampling, functions_have_their_shares_and_lines) {
 }
 
 TEST(sampling, waits_have_the_function_that_waited) {
-  CpuSampler sampler(999, true);
+  CpuSampler sampler({.rate = 999, .waits = true});
   const auto run = measure::run_process({CGP_PLANTED_LOOP, "100000", "sleep"});
   EXPECT_TRUE(run.ok()) << run.describe();
   const CpuProfile p = analyse(sampler.stop());
@@ -96,6 +101,72 @@ TEST(sampling, callers_of_code_without_frame_pointers_are_found) {
   for (const auto& [stack, samples] : p.folded)
     if (stack.find(";main;planted::work;planted::") != stack.npos) whole += samples;
   EXPECT_GT(double(whole) / double(p.samples), 0.9);
+}
+#endif
+
+#if defined(__x86_64__)
+/// As where perf_event_open is refused.
+struct ByTimer {
+  ByTimer() { setenv("CGP_SAMPLER", "timer", 1); }
+  ~ByTimer() { unsetenv("CGP_SAMPLER"); }
+};
+
+TEST(sampling, without_the_kernels_clock_a_program_samples_itself) {
+  const ByTimer forced;
+  const SamplerOptions options{.rate = 999, .library = CGP_SAMPLE_LIBRARY};
+  const CpuProfile p = sampled({"700000", "two"}, CGP_PLANTED_LOOP_TABLES, options);
+  ASSERT_EQ(p.absent, "");
+  EXPECT_EQ(p.timer, "CGP_SAMPLER is timer");
+  const auto *hot = find(p, "planted::hot_loop"), *turn = find(p, "planted::turn");
+  ASSERT_TRUE(hot && turn) << cpu_text(to_json(p), 120);
+  EXPECT_NEAR(double(hot->self) / double(hot->self + turn->self), 0.75, 0.12);
+  std::uint64_t whole = 0;
+  for (const auto& [stack, samples] : p.folded)
+    if (stack.find(";planted::work;planted::") != stack.npos) whole += samples;
+  EXPECT_GT(double(whole) / double(p.samples), 0.9) << "callers are found";
+  ASSERT_EQ(p.threads.size(), 2u);
+  EXPECT_NEAR(double(p.threads[0].samples) / double(p.samples), 0.5, 0.2);
+  EXPECT_THAT(cpu_text(to_json(p), 120), HasSubstr("timer (libcgp_sample.so)"));
+}
+
+TEST(sampling, programs_that_start_others_are_sampled_by_the_timer_too) {
+  const ByTimer forced;
+  const SamplerOptions options{.rate = 999, .library = CGP_SAMPLE_LIBRARY};
+  const std::string loop = std::string(CGP_PLANTED_LOOP) + " 200000";
+  const CpuProfile p = sampled({"-c", loop + "; exec " + loop}, "/bin/sh", options);
+  const auto* hot = find(p, "planted::hot_loop");
+  ASSERT_TRUE(hot) << cpu_text(to_json(p), 120);
+  std::set<std::uint32_t> processes;
+  for (const auto& t : p.threads)
+    if (t.name == "cgp_planted_loo") processes.insert(t.process);
+  EXPECT_EQ(processes.size(), 2u) << "one is a child, the other what the shell became";
+}
+
+TEST(sampling, without_any_clock_there_is_a_reason) {
+  const ByTimer forced;
+  const CpuProfile p = sampled({"1000"});
+  EXPECT_EQ(p.absent, "CGP_SAMPLER is timer") << "no library";
+  const CpuProfile q = sampled({"--version"}, "/bin/true", {.library = "/nowhere.so"});
+  EXPECT_THAT(q.absent, HasSubstr("did not load libcgp_sample.so"));
+}
+
+TEST(sampling, functions_of_python_have_names) {
+  if (access("/usr/bin/python3", X_OK) != 0) GTEST_SKIP() << "no /usr/bin/python3";
+  const std::string script =
+      "import sys\n"
+      "def inner(n):\n  s = 0\n  for i in range(n): s += i * i % 7\n  return s\n"
+      "class Work:\n  def outer(self): return inner(1500000)\n"
+      "sys.exit(0 if sys.version_info >= (3, 9) and Work().outer() else 9)\n";
+  const CpuProfile p = sampled({"-c", script}, "/usr/bin/python3",
+                               {.rate = 999, .python = true, .library = CGP_SAMPLE_LIBRARY});
+  if (!p.absent.empty()) GTEST_SKIP() << p.absent;
+  ASSERT_TRUE(names_python(p));
+  std::uint64_t whole = 0;
+  for (const auto& [stack, samples] : p.folded) {
+    const auto outer = stack.find(";py::Work.outer:<string>;"), inner = stack.find(";py::inner:<string>");
+    if (outer != stack.npos && inner != stack.npos && outer < inner) whole += samples;
+  }
+  EXPECT_GT(double(whole) / double(p.samples), 0.6) << cpu_text(to_json(p), 120);
 }
 #endif
 
