@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // embedding_backward: the gradient of a table, deterministic.
-//   lists    each block owns 512 rows of the table and reads all indices twice, a slice of them for each warp: the
+//   lists    each block owns 480 rows of the table and reads all indices twice, a slice of them for each warp: the
 //            warps count their own rows by slice, and indices of rows before (so that no block waits for
 //            another); from the counts follows where each warp writes down who named its rows, in ascending
-//            order. Cost: vocab / 512 * rows indices, from the caches.
+//            order. Cost: vocab / 480 * rows indices, from the caches.
 //   sums     2^shift threads a row of the table walk its list, four rows of dout in flight, and write the
 //            row, zeros or not: dweight is written once and dout read once. Onto what is there: rows with a
 //            list.
@@ -23,7 +23,8 @@ using namespace dsl;
 using embedding_impl::kThreads;
 using row::Floats;
 
-constexpr int kOwned = 512, kWarps = kOwned / 32, kAhead = 8, kUnroll = 4;
+// A thread a row; the counters of all warps and their scan fit into 32 KB of shared memory.
+constexpr int kOwned = 480, kWarps = kOwned / 32, kAhead = 8, kUnroll = 4;
 
 struct ListConfig {
   bool wide = false;        ///< indices are s64
