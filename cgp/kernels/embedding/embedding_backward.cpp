@@ -67,7 +67,7 @@ void list_rows(Kernel& k, ListConfig b, ListArgs<DeviceArg> p) {
   const auto low = to<u64>(k.ctaid_x()) * std::uint64_t(kOwned);
   const auto counts = k.shared<u32>(kWarps * kOwned);  // of a warp's slice, by row
   const auto counters = counts.at(warp * std::uint32_t(kOwned));
-  const auto sums = k.shared<u32>(2 * kWarps);
+  const auto warp_totals = k.shared<u32>(2 * kWarps);
   const auto skipped = bits<u64>(p.padding);
   const auto add = [](Val<u32> x, Val<u32> y) { return x + y; };
   const auto slice = (p.n + std::uint64_t(kWarps - 1)) / std::uint64_t(kWarps);
@@ -105,18 +105,19 @@ void list_rows(Kernel& k, ListConfig b, ListArgs<DeviceArg> p) {
     k.if_((low == 0) & (seen.second != 0), [&] { red<relaxed, gpu, op::max>(p.error_flag, 0, Val<u32>(1)); });
   const auto smaller = reduce(w, seen.first, add);
   k.sync();
-  // Thread t sums up row t over the warps; the rows' sums are scanned over the block.
+  // Thread t warp_totals up row t over the warps; the rows' sums are scanned over the block.
   std::vector<Val<u32>> through;
   for (std::uint32_t i = 0; i < kWarps; ++i) {
     const auto c = counts.ld(k.tid() + i * std::uint32_t(kOwned));
     through.push_back(i ? through.back() + c : c);
   }
   const auto scanned = inclusive_scan(w, through.back(), add);
-  k.if_(lane == 31, [&] { sums.st(warp, scanned), sums.st(warp + std::uint32_t(kWarps), smaller); });
+  k.if_(lane == 31,
+        [&] { warp_totals.st(warp, scanned), warp_totals.st(warp + std::uint32_t(kWarps), smaller); });
   k.sync();
   const auto known = lane < std::uint32_t(kWarps);
-  const auto of_warp = sums.ld_if(known & (lane < warp), lane, Val<u32>(0))[0];
-  const auto of_smaller = sums.ld_if(known, lane + std::uint32_t(kWarps), Val<u32>(0))[0];
+  const auto of_warp = warp_totals.ld_if(known & (lane < warp), lane, Val<u32>(0))[0];
+  const auto of_smaller = warp_totals.ld_if(known, lane + std::uint32_t(kWarps), Val<u32>(0))[0];
   const auto start = reduce(w, of_warp + of_smaller, add) + scanned - through.back();
   const auto row = low + to<u64>(k.tid());
   p.starts.st_if(row <= p.vocab, row, start);
@@ -143,7 +144,7 @@ void list_rows(Kernel& k, ListConfig b, ListArgs<DeviceArg> p) {
   });
 }
 
-// Weights: Out<b8>, or InOut<b8> where sums are added to what is there.
+// Weights: Out<b8>, or InOut<b8> where warp_totals are added to what is there.
 template <class Weights>
 struct GradientArgs {
   template <template <class> class V>

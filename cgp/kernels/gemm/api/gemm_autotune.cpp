@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <vector>
 
 #include "cgp/base/error.h"
@@ -74,7 +75,7 @@ std::optional<GemmMeasured> fastest_gemm(std::span<const GemmChoice> candidates,
   const auto model = std::find_if(runs.begin(), runs.end(), [&](const Run& r) { return r.choice == own; });
   const auto& taken =
       model != runs.end() && median(model->times) < 1.01 * median(best->times) ? *model : *best;
-  return GemmMeasured{taken.choice->variant.config, median(taken.times)};
+  return GemmMeasured{taken.choice->variant.config, std::round(100 * median(taken.times)) / 100};
 }
 
 void tune_gemm(runtime::Stream& s, GemmPlanner& planner, const GemmProblem& q, const GemmAddresses& at,
@@ -111,7 +112,10 @@ void tune_gemm(runtime::Stream& s, GemmPlanner& planner, const GemmProblem& q, c
 void tune_gemm(runtime::Stream& s, GemmPlanner& planner, const GemmProblem& p, const GemmAddresses& at) {
   if (is_capturing(s)) return;
   const auto device = s.device();
-  runtime::Event start(device), stop(device);
+  // A stream of its own, after what the caller's has: the caller's scratch memory is for one call, not for dozens.
+  runtime::Stream own(device);
+  runtime::Event before(device), start(device), stop(device);
+  s.record(before), own.wait_for(before);
   runtime::Buffer<std::uint8_t> lines;  // overwritten before each run, so that L2 holds none of the operands
   const auto flush = [&] {
     if (!lines.size()) try {
@@ -119,13 +123,13 @@ void tune_gemm(runtime::Stream& s, GemmPlanner& planner, const GemmProblem& p, c
       } catch (const Error&) {  // no memory is left: measured with what L2 holds
         return;
       }
-    s.fill(lines.all().region(), 1);
+    own.fill(lines.all().region(), 1);
   };
   const GemmTimer timer{[&](const GemmChoice& c) {
                           flush();
-                          s.record(start);
-                          run_gemm(s, c, p, at);
-                          s.record(stop);
+                          own.record(start);
+                          run_gemm(own, c, p, at);
+                          own.record(stop);
                           stop.wait();
                           return stop.milliseconds_since(start) * 1e3;
                         },

@@ -30,7 +30,7 @@ std::optional<GemmMeasured> fastest_gemm(std::span<const GemmChoice> candidates,
 /// another thread measures: the model's choice is taken until a later call. C is overwritten.
 void tune_gemm(runtime::Stream& s, GemmPlanner& planner, const GemmProblem& p, const GemmAddresses& at,
                const GemmTimer& timer);
-/// The same with the device's own clock: runs on `s` with cold L2, between events.
+/// The same with the device's own clock: between events of a stream of its own that follows `s`, with cold L2.
 void tune_gemm(runtime::Stream& s, GemmPlanner& planner, const GemmProblem& p, const GemmAddresses& at);
 
 }  // namespace cgp::kernels
