@@ -7,7 +7,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/kernels/activation/activation.h"
-#include "cgp/kernels/adamw/adamw.h"
+#include "cgp/kernels/optimizer/adamw.h"
 #include "cgp/kernels/attention/attention_backward.h"
 #include "cgp/kernels/cross_entropy/cross_entropy.h"
 #include "cgp/kernels/gemm/api/gemm.h"
