@@ -130,6 +130,27 @@ std::string waits_text(const ordered_json& waits, int width) {
   return out + (table.empty() ? "" : table.text());
 }
 
+/// Which functions of the program launched what takes most of the GPU's time.
+std::string launched_text(const ordered_json& launched, int width) {
+  const double all = number(launched, "seconds") * 1e3;
+  std::string out =
+      format("launched   {} of kernels, {:.0f} launches, the stacks of {:.0f} seen\n", time_text(all * 1e3),
+             number(launched, "launches"), number(launched, "stacks_seen"));
+  Table table({"time", "share", "<kernel < the functions that launched it"});
+  const auto rows = rows_in(launched, "folded");
+  for (std::size_t i = 0; i < std::min<std::size_t>(8, rows.size()); ++i) {
+    const std::string stack = word(rows[i], "stack");
+    const auto names = text::split(stack, ';');
+    std::string shown;
+    for (std::size_t k = names.size(); k > 1 && names.size() - k < 5; --k)
+      shown += (shown.empty() ? "" : " < ") + std::string(names[k - 1]);
+    const double ms = number(rows[i], "samples");
+    table.row({time_text(ms * 1e3), format("{:.1f} %", all > 0 ? 100 * ms / all : 0),
+               fitted(visible(shown), std::size_t(std::max(40, width - 24)))});
+  }
+  return out + (table.empty() ? "" : table.text());
+}
+
 }  // namespace
 
 ordered_json to_json(const CpuProfile& p) {
@@ -160,6 +181,16 @@ ordered_json to_json(const CpuProfile& p) {
     if (!f.assembly.is_null()) one["assembly"] = f.assembly;
     j["functions"].push_back(std::move(one));
   }
+  if (!p.python.empty()) j["python"] = ordered_json::array();
+  for (std::size_t i = 0; i < std::min(kFunctions, p.python.size()); ++i) {
+    const auto& f = p.python[i];
+    j["python"].push_back({{"name", f.name},
+                           {"file", f.file},
+                           {"self", f.self},
+                           {"self_pct", share(f.self, p.samples)},
+                           {"total", f.total},
+                           {"total_pct", share(f.total, p.samples)}});
+  }
   j["folded"] = ordered_json::array();
   std::vector<std::pair<std::uint64_t, const std::string*>> stacks;
   for (const auto& [stack, samples] : p.folded) stacks.emplace_back(samples, &stack);
@@ -183,7 +214,8 @@ std::string cpu_text(const ordered_json& section, int width) {
   const double samples = number(section, "samples");
   if (samples <= 0)
     return "cpu        no samples: the program used less processor time than one takes\n" +
-           (section.contains("waits") ? waits_text(section["waits"], width) : "");
+           (section.contains("waits") ? waits_text(section["waits"], width) : "") +
+           (section.contains("launched") ? launched_text(section["launched"], width) : "");
   const auto threads = rows_in(section, "threads");
   const std::string clock = word(section, "clock");
   const bool timer = clock.rfind("timer", 0) == 0;
@@ -201,6 +233,15 @@ std::string cpu_text(const ordered_json& section, int width) {
                   cut);
   const auto headline = headline_of(section, number(section, "wall_s"));
   if (!headline.bound_by.empty()) out += wrapped("", headline.bound_by, width);
+  if (const auto python = rows_in(section, "python"); !python.empty()) {
+    Table table({"self", "total", "<functions of Python, with the machine code for them", "<in"});
+    for (std::size_t i = 0; i < std::min<std::size_t>(10, python.size()); ++i)
+      table.row({format("{:.1f} %", number(python[i], "self_pct")),
+                 format("{:.1f} %", number(python[i], "total_pct")),
+                 fitted(visible(word(python[i], "name")), std::size_t(std::max(52, width - 50))),
+                 fitted(visible(word(python[i], "file")), 26)});
+    out += table.text();
+  }
   Table functions({"self", "total", "<function", "<in", "<hottest line"});
   Table lines({"self", "<line", "<function"});
   const std::size_t room = std::size_t(std::max(30, width - 62));
@@ -240,6 +281,7 @@ std::string cpu_text(const ordered_json& section, int width) {
     out += "           threads\n" + by_thread.text();
   }
   if (section.contains("waits")) out += waits_text(section["waits"], width);
+  if (section.contains("launched")) out += launched_text(section["launched"], width);
   for (std::size_t i = 0; i < headline.next.size(); ++i)
     out += wrapped(i == 0 ? "next" : "", headline.next[i], width);
   return out;

@@ -281,19 +281,23 @@ std::string cpu_html(const Document& d) {
       "all.</p>" +
       cpu_flamegraph_svg(section, d.name) +
       (section.contains("waits") ? cpu_flamegraph_svg(section["waits"], d.name) : "") +
+      (section.contains("launched") ? cpu_flamegraph_svg(section["launched"], d.name) : "") +
       "<input class='f' placeholder='filter'><table><thead><tr><th>function</th><th>self</th><th>with "
       "what it calls</th><th class='l'>in</th><th class='l'>hottest line</th></tr></thead><tbody>";
-  for (const auto& f : functions) {
-    const auto lines = rows_in(f, "lines");
+  const auto row = [&](const nlohmann::ordered_json& f, const std::string& in, const std::string& line) {
     out += format(
         "<tr><td title='{0}'><code>{1}</code></td><td>{2:.1f} %</td><td>{3:.1f} %</td><td "
         "class='l'>{4}</td><td "
         "class='l'>{5}</td></tr>",
         text::escape_markup(word(f, "name")), text::escape_markup(fitted(word(f, "name"), 70)),
-        number_in(f, "self_pct"), number_in(f, "total_pct"), text::escape_markup(word(f, "module")),
-        lines.empty()
-            ? ""
-            : text::escape_markup(format("{}:{:.0f}", word(lines[0], "file"), number_in(lines[0], "line"))));
+        number_in(f, "self_pct"), number_in(f, "total_pct"), text::escape_markup(in),
+        text::escape_markup(line));
+  };
+  for (const auto& f : rows_in(section, "python")) row(f, "Python", word(f, "file"));
+  for (const auto& f : functions) {
+    const auto lines = rows_in(f, "lines");
+    row(f, word(f, "module"),
+        lines.empty() ? "" : format("{}:{:.0f}", word(lines[0], "file"), number_in(lines[0], "line")));
   }
   out += "</tbody></table>";
   for (const auto& f : functions) {
