@@ -8,6 +8,7 @@
 #include "cgp/base/text.h"
 #include "cgp/profile/sampling/annotate.h"
 #include "cgp/profile/sampling/cpu_profile.h"
+#include "cgp/profile/sampling/flame_graph.h"
 #include "cgp/profile/timeline/timeline_export.h"
 #include "cgp/profile/view/document.h"
 #include "cgp/profile/view/table.h"
@@ -29,52 +30,6 @@ double number(const ordered_json& j, const char* key) {
 std::string word(const ordered_json& j, const char* key) {
   return j.contains(key) && j[key].is_string() ? j[key].get<std::string>() : std::string();
 }
-
-/// A caller and what it called, by name.
-struct Node {
-  double samples = 0;
-  std::map<std::string, Node> called;
-  std::size_t depth() const {
-    std::size_t most = 0;
-    for (const auto& [name, node] : called) most = std::max(most, node.depth());
-    return most + 1;
-  }
-};
-
-std::string fill(const std::string& name) {
-  unsigned h = 2166136261u;
-  for (char c : name) h = (h ^ static_cast<unsigned char>(c)) * 16777619u;
-  return format("hsl({},{}%,{}%)", h % 55, 65 + h / 64 % 20, 66 + h / 4096 % 12);
-}
-
-constexpr double kWidth = 1180, kRow = 18, kThin = 0.4;
-constexpr std::size_t kDepth = 120;
-
-void draw(const std::string& name, const Node& node, double x, std::size_t depth, double scale, double height,
-          double all, const std::string& unit, std::string& out) {
-  const double w = node.samples * scale;
-  if (w < kThin || depth >= kDepth) return;
-  const double y = height - kRow * double(depth + 1);
-  out += format(
-      "<g tabindex='0' role='button'><title>{}: {:.0f} {}, {:.2f} %</title><rect x='{:.1f}' y='{:.0f}' "
-      "width='{:.1f}' "
-      "height='{:.0f}' "
-      "fill='{}' rx='1'/>",
-      text::escape_markup(name), node.samples, unit, 100 * node.samples / all, 10 + x, y,
-      std::max(0.3, w - 0.4), kRow - 1, fill(name));
-  if (w > 40)
-    out += format("<text x='{:.1f}' y='{:.0f}' fill='#1b1b1b'>{}</text>", 13 + x, y + 13,
-                  text::escape_markup(fitted(name, std::size_t((w - 6) / 6.6))));
-  out += "</g>\n";
-  for (const auto& [called, child] : node.called) {
-    draw(called, child, x, depth + 1, scale, height, all, unit, out);
-    x += child.samples * scale;
-  }
-}
-
-}  // namespace
-
-namespace {
 
 ordered_json waits_json(const CpuProfile& p) {
   std::vector<std::pair<std::uint64_t, const std::string*>> stacks;
@@ -288,35 +243,11 @@ std::string cpu_text(const ordered_json& section, int width) {
 }
 
 std::string cpu_flamegraph_svg(const ordered_json& section, const std::string& title) {
-  Node root;
-  for (const auto& row : rows_in(section, "folded")) {
-    const double samples = number(row, "samples");
-    Node* at = &root;
-    at->samples += samples;
-    std::size_t depth = 0;
-    const std::string stack = word(row, "stack");
-    for (const auto name : text::split(stack, ';')) {
-      if (++depth > kDepth) break;
-      at = &at->called[std::string(name)];
-      at->samples += samples;
-    }
-  }
-  if (root.samples <= 0) return {};
-  const double height = kRow * double(std::min(root.depth(), kDepth)) + 34;
-  std::string boxes;
-  const auto named = [&](const char* key, const char* otherwise) {
-    const std::string name = word(section, key);
-    return name.empty() ? std::string(otherwise) : text::escape_markup(name);
-  };
-  const std::string unit = named("unit", "samples");
-  draw(format("all: {:.0f} {}", root.samples, unit), root, 0, 0, kWidth / root.samples, height, root.samples,
-       unit, boxes);
-  return format(
-      "<svg xmlns='http://www.w3.org/2000/svg' class='flame' viewBox='0 0 1200 {:.0f}' "
-      "font-family='ui-monospace,monospace' font-size='11' role='img'>\n<text x='10' y='18' "
-      "font-size='13' fill='currentColor'>{}: "
-      "{}</text>\n{}</svg>\n",
-      height + 4, text::escape_markup(fitted(title, 90)), named("title", "processor time"), boxes);
+  const std::string unit = word(section, "unit"), what = word(section, "title");
+  FlameStyle style;
+  style.title = fitted(title, 90) + ": " + (what.empty() ? "processor time" : what);
+  if (!unit.empty()) style.unit = text::escape_markup(unit);
+  return flame_svg(flame_tree(section), style);
 }
 
 }  // namespace cgp::profile

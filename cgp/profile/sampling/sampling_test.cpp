@@ -14,6 +14,7 @@
 #include "cgp/base/text.h"
 #include "cgp/profile/measure/process.h"
 #include "cgp/profile/sampling/annotate.h"
+#include "cgp/profile/sampling/cpu_compare.h"
 #include "cgp/profile/sampling/cpu_profile.h"
 #include "cgp/profile/sampling/unwind.h"
 #include "cgp/profile/timeline/launched.h"
@@ -308,6 +309,37 @@ TEST(sampling, an_unwind_table_gives_the_caller_at_every_instruction) {
     r.set(Registers::kStack, 0x7000), r.set(Registers::kFrame, 0x7008);
     other.step(0x2000 + random.next() % 0x40, r, stack);
   }
+}
+
+TEST(sampling, two_profiles_say_which_functions_changed) {
+  const auto section = [](const std::string& program, int hot, int same, int gone) {
+    CpuProfile p;
+    p.rate = 100, p.samples = std::uint64_t(hot + same + gone);
+    for (const auto& [name, n] : {std::pair{"hot", hot}, {"same", same}, {"gone", gone}}) {
+      if (n > 0) p.functions.push_back({name, program, std::uint64_t(n), std::uint64_t(n), {}});
+      if (n > 0) p.folded[program + ";main;" + name] = std::uint64_t(n);
+    }
+    return to_json(p);
+  };
+  const auto before = section("old", 200, 100, 50), after = section("new", 400, 108, 0);
+  const auto changes = function_changes(before, after);
+  ASSERT_EQ(changes.size(), 3u);
+  EXPECT_EQ(changes[0].name, "hot");
+  EXPECT_NEAR(changes[0].change_s(), 2, 1e-12);
+  EXPECT_EQ(changes[1].name, "gone");
+  EXPECT_NEAR(changes[1].change_s(), -0.5, 1e-12);
+  EXPECT_TRUE(changes[0].certain() && changes[1].certain());
+  EXPECT_FALSE(changes[2].certain()) << "8 samples of 100 more are chance";
+  EXPECT_THAT(changes_text(changes, 120), HasSubstr("+2.00 s"));
+  EXPECT_THAT(changes_text(changes, 120), HasSubstr("within 3 standard errors"));
+  const auto html = changes_html(before, after, "a", "b");
+  EXPECT_THAT(html, HasSubstr("hot: 400 samples, 78.74 %; +2.00 s"));
+  EXPECT_THAT(html, HasSubstr("hsl(8,")) << "red";
+  EXPECT_THAT(html, HasSubstr("#d4d4d4")) << "same";
+  EXPECT_TRUE(function_changes(before, {{"absent", "not permitted"}}).empty());
+  Document d[2] = {new_document("binary", "a"), new_document("binary", "b")};
+  d[0].more["cpu_samples"] = before, d[1].more["cpu_samples"] = after;
+  EXPECT_THAT(report_html({d[0], d[1]}, "t"), HasSubstr("by the change since a"));
 }
 
 TEST(sampling, a_file_keeps_the_stacks_seen_most) {

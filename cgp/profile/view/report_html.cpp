@@ -13,6 +13,7 @@
 #include "cgp/profile/roofline/prediction.h"
 #include "cgp/profile/roofline/roofline_points.h"
 #include "cgp/profile/sampling/annotate.h"
+#include "cgp/profile/sampling/cpu_compare.h"
 #include "cgp/profile/timeline/timeline_export.h"
 #include "cgp/profile/view/table.h"
 #include "cgp/spec/report/json_text.h"
@@ -394,6 +395,14 @@ std::string report_html(const std::vector<Document>& profiles, const std::string
       "content='width=device-width'><title>{0}</title><style>{1}</style></head><body><h1>{0}</h1>",
       text::escape_markup(title), style());
   html += summary_html(profiles) + roofline_html(profiles);
+  const Document* first = nullptr;  // whose processor time the others are compared with
+  for (const auto& d : profiles) {
+    if (!d.more.contains("cpu_samples")) continue;
+    if (first)
+      html += changes_html(first->more["cpu_samples"], d.more["cpu_samples"], first->name, d.name);
+    else
+      first = &d;
+  }
   for (const auto& d : profiles) html += document_html(d);
   return html + format("<script>{}</script></body></html>\n", kScript);
 }
