@@ -17,6 +17,7 @@
 #include "cgp/profile/measure/stats.h"
 #include "cgp/profile/sampling/annotate.h"
 #include "cgp/profile/sampling/cpu_profile.h"
+#include "cgp/profile/timeline/launched.h"
 #include "cgp/profile/timeline/phases.h"
 #include "cgp/profile/timeline/waste.h"
 #include "cgp/profile/view/kernel_table.h"
@@ -195,8 +196,11 @@ int profile_program(const Context& context, const ProfileOptions& o) {
   if (o.what == "python" &&
       (first[0] == '-' || (first.size() > 3 && first.substr(first.size() - 3) == ".py")))
     command.insert(command.begin(), "python3");
-  if (o.waits && o.sample_rate == 0)
-    throw ArgumentError(ErrorText{"--waits is a part of sampling", {}, "--sample 0 is none", {}});
+  if ((o.waits || o.launch_stacks) && o.sample_rate == 0)
+    throw ArgumentError(ErrorText{cat(o.waits ? "--waits" : "--launch-stacks", " is a part of sampling"),
+                                  {},
+                                  "--sample 0 is none",
+                                  {}});
   ProfileOptions options = o;
   options.command = command;
   Document d = profile::new_document(o.what, measure::join_command(command), command);
@@ -216,6 +220,7 @@ int profile_program(const Context& context, const ProfileOptions& o) {
     if (o.sample_rate > 0) {
       sampler.emplace(profile::SamplerOptions{.rate = double(o.sample_rate),
                                               .waits = o.waits,
+                                              .launches = o.launch_stacks,
                                               .python = o.what == "python",
                                               .library = profile::library_beside_inject("libcgp_sample.so")});
       p.environment = sampler->environment();
@@ -226,7 +231,9 @@ int profile_program(const Context& context, const ProfileOptions& o) {
       profile::annotate(samples);
       d.more["cpu_samples"] = profile::to_json(samples);
       d.more["cpu_samples"]["wall_s"] = run.process.wall_seconds;
-      if (o.what == "python" && samples.samples > 0 && !profile::names_python(samples))
+      if (o.launch_stacks && run.no_gpu.empty())
+        d.more["cpu_samples"]["launched"] = profile::launched_json(run.timeline, samples);
+      if (o.what == "python" && samples.samples > 0 && samples.python.empty())
         d.notes.push_back(
             "functions of Python are not named, those of the interpreter are: names need CPython 3.9 or "
             "later, "

@@ -93,6 +93,9 @@ void declare_program(CLI::App& app, ProfileOptions& p) {
       ->capture_default_str();
   app.add_flag("--waits", p.waits,
                "Where threads wait, too (off-CPU time): some microseconds each time that one stops");
+  app.add_flag(
+      "--launch-stacks", p.launch_stacks,
+      "Which functions launched the kernels: GPU time as a flame graph; some microseconds for each stack");
   app.add_option("--kernel-filter", p.filter, "Only kernels whose name contains this");
   declare_limits(app, p.timeout, p.duration);
   app.add_option("--save", p.save, "Write the profile to this file")->check(writable());

@@ -102,7 +102,7 @@ struct CpuSampler::Impl {
   std::thread thread;
 
   std::vector<std::pair<std::string, std::string>> environment;
-  std::string timer_files;  // prefix; empty: perf_event_open samples
+  std::string program_files;  // prefix of what libcgp_sample.so writes
 
   void open(const SamplerOptions& o) {
     recording.rate = o.rate;
@@ -112,6 +112,10 @@ struct CpuSampler::Impl {
     else
       open_clock(o);
     if (!recording.absent.empty()) open_timer(o);
+    if (o.launches && kUnwindTables && !o.library.empty()) {
+      let_program_write(o);
+      environment.emplace_back("CGP_INJECT_STACKS", "1");
+    }
     if (o.python) name_python(o);
   }
 
@@ -144,12 +148,17 @@ struct CpuSampler::Impl {
     recording.timer = std::exchange(recording.absent, {});
     recording.rate = 1e9 / double(period);
     if (o.waits) recording.waits_absent = recording.timer;
+    let_program_write(o);
+    environment.emplace_back("CGP_SAMPLE_PERIOD_NS", std::to_string(period));
+  }
+
+  void let_program_write(const SamplerOptions& o) {
+    if (!program_files.empty()) return;
     std::error_code ec;
-    timer_files =
+    program_files =
         (std::filesystem::temp_directory_path(ec) / text::cat("cgp-samples-", getpid(), "-")).string();
     preload(o.library);
-    environment.emplace_back("CGP_SAMPLE_OUT", timer_files);
-    environment.emplace_back("CGP_SAMPLE_PERIOD_NS", std::to_string(period));
+    environment.emplace_back("CGP_SAMPLE_OUT", program_files);
   }
 
   void name_python(const SamplerOptions& o) {
@@ -215,9 +224,9 @@ struct CpuSampler::Impl {
   }
 
   /// One file for each program that a process was, in the order of their numbers.
-  void read_timer_files() {
+  void read_program_files() {
     namespace fs = std::filesystem;
-    const fs::path prefix(timer_files);
+    const fs::path prefix(program_files);
     std::error_code ec;
     std::vector<fs::path> files;
     for (const auto& e : fs::directory_iterator(prefix.parent_path(), ec))
@@ -225,10 +234,10 @@ struct CpuSampler::Impl {
     std::sort(files.begin(), files.end());
     for (const auto& file : files) {
       const std::string bytes = read_file(file.string());
-      reader.read({{bytes, StackReader::Records::From::timer}});
+      reader.read({{bytes, StackReader::Records::From::program}});
       fs::remove(file, ec);
     }
-    if (files.empty())
+    if (files.empty() && !recording.timer.empty())
       recording.absent =
           text::cat(recording.timer,
                     "; and the program did not load libcgp_sample.so (it is linked statically, "
@@ -276,8 +285,8 @@ CpuRecording CpuSampler::stop() {
     i.digest();
     i.close_from(0);
   }
-  if (!i.timer_files.empty()) i.read_timer_files();
-  i.timer_files.clear();
+  if (!i.program_files.empty()) i.read_program_files();
+  i.program_files.clear();
   return std::move(i.recording);
 }
 

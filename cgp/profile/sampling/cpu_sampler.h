@@ -31,6 +31,12 @@ struct CpuStack {
   auto operator<=>(const CpuStack&) const = default;
 };
 
+/// Where a kernel was launched; the number is CUPTI's, in its process.
+struct LaunchStack {
+  std::uint32_t correlation = 0;
+  CpuStack stack;
+};
+
 struct CpuRecording {
   std::string absent;   ///< why there is none; empty: there is one
   double rate = 0;      ///< samples of a processor in a second of its work
@@ -46,6 +52,7 @@ struct CpuRecording {
   std::string waits_absent;  ///< why they are not, where that was asked for
   std::map<CpuStack, std::uint64_t>
       waits;  ///< nanoseconds that threads did not run, by where they stopped of themselves
+  std::vector<LaunchStack> launches;
   std::uint64_t displaced_ns = 0;  ///< that threads could run, and others ran in their place
 };
 
@@ -55,6 +62,7 @@ struct SamplerOptions {
   /// Where threads wait, too. Each time one stops its stack is copied, which takes some microseconds; the operating system
   /// must allow to see its own part.
   bool waits = false;
+  bool launches = false;  ///< the stacks of launches that libcgp_inject.so asks for, too (x86-64)
   bool python =
       false;  ///< CPython's functions have names: 3.9 to 3.11 by the library, later ones of themselves
   std::string library = {};  ///< libcgp_sample.so; empty: it is not here

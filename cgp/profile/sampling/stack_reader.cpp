@@ -29,6 +29,9 @@ constexpr std::pair<int, std::size_t> kRegisters[] = {
 constexpr std::array<std::pair<int, std::size_t>, 0> kRegisters{};
 #endif
 
+constexpr std::uint16_t kOfLaunch =
+    0x8000;  // in `misc`: the stack of a launch, whose number is in place of the address
+
 struct Mapping {
   std::uint64_t begin = 0, end = 0, offset = 0;
   std::uint32_t module = 0;
@@ -103,9 +106,11 @@ class StackReader::Impl {
         out_.lost += take<std::uint64_t>(at);
         break;
       case PERF_RECORD_SAMPLE:
-        // The timer's ticks that were missed count for the one that came.
-        sample(at, r.from == Records::From::switches ? r.time : 0,
-               r.from == Records::From::timer ? r.header->misc : 1);
+        if (r.from == Records::From::program && r.header->misc & kOfLaunch)
+          launch(at);
+        else  // the timer's ticks that were missed count for the one that came
+          sample(at, r.from == Records::From::switches ? r.time : 0,
+                 r.from == Records::From::program ? r.header->misc : 1);
         break;
       case PERF_RECORD_SWITCH:
         switched(r);
@@ -173,9 +178,34 @@ class StackReader::Impl {
     stopped_.erase(stopped);
   }
 
+  void launch(const char* at) {
+    LaunchStack one;
+    one.correlation = std::uint32_t(take<std::uint64_t>(at));
+    one.stack = stack_of(at).stack;
+    if (!one.stack.frames.empty()) out_.launches.push_back(std::move(one));
+  }
+
   /// `stopped_at`: 0 for a sample of the clock, which stands for `weight` ones.
   void sample(const char* at, std::uint64_t stopped_at, std::uint64_t weight) {
     at += 8;  // the instruction is the first of its chain
+    auto [stack, cut] = stack_of(at);
+    if (stack.frames.empty()) return;
+    if (stopped_at) {
+      const auto thread = stack.thread;
+      stopped_[thread] = {stopped_at, false, std::move(stack)};
+      return;
+    }
+    if (cut) out_.cut += weight;
+    out_.samples += weight;
+    out_.stacks[std::move(stack)] += weight;
+  }
+
+  struct Whole {
+    CpuStack stack;
+    bool cut = false;
+  };
+  /// From the process on.
+  Whole stack_of(const char* at) {
     CpuStack stack;
     stack.process = take<std::uint32_t>(at), stack.thread = take<std::uint32_t>(at);
     at += 8;
@@ -199,18 +229,10 @@ class StackReader::Impl {
       first = false;
     }
     auto by_tables = kUnwindTables ? unwound(maps, at) : Chain{};
-    if (by_tables.cut && !stopped_at) out_.cut += weight;
     const auto& user =
         by_tables.whole || by_tables.frames.size() >= by_pointers.size() ? by_tables.frames : by_pointers;
     stack.frames.insert(stack.frames.end(), user.begin(), user.end());
-    if (stack.frames.empty()) return;
-    if (stopped_at) {
-      const auto thread = stack.thread;
-      stopped_[thread] = {stopped_at, false, std::move(stack)};
-      return;
-    }
-    out_.samples += weight;
-    out_.stacks[std::move(stack)] += weight;
+    return {std::move(stack), by_tables.cut};
   }
 
   struct Chain {

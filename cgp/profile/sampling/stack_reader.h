@@ -34,7 +34,7 @@ class StackReader {
     enum class From : std::uint8_t {
       clock,
       switches,  ///< samples are of threads that stop
-      timer      ///< `misc` of a sample's header is how many it stands for
+      program  ///< by libcgp_sample.so: `misc` of a sample's header is how many it stands for, or that it is a launch's
     } from = From::clock;
   };
   /// Of one stretch of time: all are put in order. A record of an earlier stretch may still come: only mappings matter,

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Part of libcgp_sample.so, which is loaded before a program's libraries (LD_PRELOAD): where perf_event_open is refused the
-// program samples itself, at a timer of its own processor time. The signal's context has the registers, and the top of the
-// stack is kept, so that stack_reader.h reads the file as it reads the kernel's records.
+// program samples itself, each thread at a timer of its own processor time. The signal's context has the registers, and the top of the
+// stack is kept, so that stack_reader.h reads the file as it reads the kernel's records. libcgp_inject.so asks for the stack
+// of a kernel's launch.
 //   CGP_SAMPLE_OUT        files, to which the process and a number are added; without it nothing is sampled
-//   CGP_SAMPLE_PERIOD_NS  of processor time; the kernel's tick is the least that comes
+//   CGP_SAMPLE_PERIOD_NS  of processor time, the kernel's tick at least; without it there is no timer
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/perf_event.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -23,7 +26,8 @@
 #if defined(__x86_64__)
 namespace {
 
-constexpr std::size_t kStackBytes = 8192;  // as in stack_reader.h
+constexpr std::size_t kStackBytes = 8192;    // as in stack_reader.h
+constexpr std::uint16_t kOfLaunch = 0x8000;  // as in stack_reader.cpp
 constexpr off_t kMostBytes = off_t(256) << 20;
 constexpr unsigned kMapsEvery = 16;  // samples, at least, between two looks at the mappings
 /// In the order of perf's bits, as stack_reader.cpp has them.
@@ -61,9 +65,10 @@ struct Lost {
 char prefix[4096];
 std::int64_t period = 0;
 int file = -1;
+bool begun = false;
 off_t at = 0;
-timer_t timer;
-bool busy = false;  // one thread at a time; the others' samples count as lost
+pthread_key_t timer_key;  // of a thread: its timer and 1
+bool busy = false;        // one thread at a time; the others' samples count as lost
 std::uint64_t lost = 0;
 unsigned since_maps = 0;
 struct Range {
@@ -148,18 +153,18 @@ bool known(std::uint64_t ip) {
   return false;
 }
 
-void put_sample(const siginfo_t& info, const greg_t* registers) {
+/// `ip`: what stands in its place is the launch's number in a sample of a launch.
+void put_sample(std::uint16_t what, std::uint64_t ip, const greg_t* registers) {
   Sample r{};
-  r.ip = std::uint64_t(registers[REG_RIP]);
-  if (++since_maps >= kMapsEvery && !known(r.ip)) put_mappings();
+  r.ip = ip;
+  if (++since_maps >= kMapsEvery && !known(std::uint64_t(registers[REG_RIP]))) put_mappings();
   if (!named) named = true, put_name(false);
   // write() never faults: it ends where the stack does
   const ssize_t got =
       pwrite(file, reinterpret_cast<const void*>(registers[REG_RSP]), kStackBytes, at + off_t(sizeof r));
   const std::uint64_t kept = got > 0 ? std::uint64_t(got) : 0;
   r.room = kStackBytes;
-  r.header = {PERF_RECORD_SAMPLE, std::uint16_t(1 + (info.si_overrun < 1000 ? info.si_overrun : 1000)),
-              std::uint16_t(sizeof r + kStackBytes + sizeof kept)};
+  r.header = {PERF_RECORD_SAMPLE, what, std::uint16_t(sizeof r + kStackBytes + sizeof kept)};
   r.ids = ids_now();
   r.abi = PERF_SAMPLE_REGS_ABI_64;
   for (std::size_t i = 0; i < kRegisterCount; ++i) r.registers[i] = std::uint64_t(registers[kRegisters[i]]);
@@ -177,13 +182,44 @@ void on_tick(int, siginfo_t* info, void* context) {
   }
   if (at > kMostBytes)
     __atomic_fetch_add(&lost, 1, __ATOMIC_RELAXED);
-  else if (file >= 0)
-    put_sample(*info, static_cast<const ucontext_t*>(context)->uc_mcontext.gregs);
+  else if (file >= 0) {
+    const auto* registers = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs;
+    const int ticks = 1 + (info->si_overrun < 1000 ? info->si_overrun : 1000);
+    put_sample(std::uint16_t(ticks), std::uint64_t(registers[REG_RIP]), registers);
+  }
   __atomic_clear(&busy, __ATOMIC_RELEASE);
   errno = saved;
 }
 
+/// One timer for all would tick for the thread whose processor looks first.
+void begin_thread() {
+  sigevent event{};
+  event.sigev_notify = SIGEV_THREAD_ID, event.sigev_signo = SIGPROF;
+  event._sigev_un._tid = pid_t(syscall(SYS_gettid));
+  timer_t timer{};
+  if (timer_create(CLOCK_THREAD_CPUTIME_ID, &event, &timer) != 0) return;
+  pthread_setspecific(timer_key, static_cast<char*>(timer) + 1);
+  itimerspec every{};
+  every.it_interval = {time_t(period / 1000000000), long(period % 1000000000)};
+  every.it_value = every.it_interval;
+  timer_settime(timer, 0, &every, nullptr);
+}
+
+void end_thread(void* timer_and_1) { timer_delete(static_cast<char*>(timer_and_1) - 1); }
+
+struct Start {
+  void* (*function)(void*);
+  void* argument;
+};
+void* run_thread(void* p) {
+  const Start start = *static_cast<Start*>(p);
+  std::free(p);
+  if (file >= 0) begin_thread();
+  return start.function(start.argument);
+}
+
 void begin() {
+  begun = true;
   file = -1, at = 0, busy = false, lost = 0, named = true;
   char name[4200];
   for (int n = 0; file < 0 && n < 1000;
@@ -195,19 +231,17 @@ void begin() {
   if (file < 0) return;
   put_name(true);
   put_mappings();
-  sigevent event{};
-  event.sigev_notify = SIGEV_SIGNAL, event.sigev_signo = SIGPROF;
-  if (timer_create(CLOCK_PROCESS_CPUTIME_ID, &event, &timer) != 0) return;
-  itimerspec every{};
-  every.it_interval = {time_t(period / 1000000000), long(period % 1000000000)};
-  every.it_value = every.it_interval;
-  timer_settime(timer, 0, &every, nullptr);
+  if (period > 0) begin_thread();
+}
+
+void in_child() {
+  file = -1, begun = false;
+  if (period > 0) begin();
 }
 
 /// Libraries that were loaded last have their code in the file too.
 void end() {
   if (file < 0) return;
-  timer_delete(timer);
   while (__atomic_test_and_set(&busy, __ATOMIC_ACQUIRE)) continue;
   put_mappings();
   if (lost > 0) {
@@ -216,24 +250,54 @@ void end() {
     r.count = lost, r.ids = ids_now();
     put(&r, sizeof r);
   }
+  file = -1;
+  __atomic_clear(&busy, __ATOMIC_RELEASE);
 }
 
 __attribute__((constructor)) void start() {
   const char* out = std::getenv("CGP_SAMPLE_OUT");
   const char* ns = std::getenv("CGP_SAMPLE_PERIOD_NS");
-  if (!out || !ns || std::strlen(out) >= sizeof prefix) return;
+  if (!out || std::strlen(out) >= sizeof prefix) return;
   std::strcpy(prefix, out);
-  period = std::atoll(ns);
-  struct sigaction before {};
-  if (period <= 0 || sigaction(SIGPROF, nullptr, &before) != 0 || before.sa_handler != SIG_DFL) return;
-  struct sigaction ours {};
-  ours.sa_sigaction = on_tick, ours.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
-  sigaction(SIGPROF, &ours, nullptr);
-  begin();
-  if (file < 0) return;
-  pthread_atfork(nullptr, nullptr, begin);
+  period = ns ? std::atoll(ns) : 0;
+  if (period > 0) {
+    struct sigaction before {};
+    if (sigaction(SIGPROF, nullptr, &before) != 0 || before.sa_handler != SIG_DFL) return;
+    struct sigaction ours {};
+    ours.sa_sigaction = on_tick, ours.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
+    sigaction(SIGPROF, &ours, nullptr);
+    if (pthread_key_create(&timer_key, end_thread) != 0) return;
+    begin();
+  }
+  pthread_atfork(nullptr, nullptr, in_child);
   std::atexit(end);
 }
 
 }  // namespace
+
+extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* thread,
+                                                                     const pthread_attr_t* attributes,
+                                                                     void* (*function)(void*),
+                                                                     void* argument) noexcept {
+  static const auto create = reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
+  auto* start = period > 0 ? static_cast<Start*>(std::malloc(sizeof(Start))) : nullptr;
+  if (!start) return create(thread, attributes, function, argument);
+  *start = {function, argument};
+  const int error = create(thread, attributes, run_thread, start);
+  if (error != 0) std::free(start);
+  return error;
+}
+
+/// The caller's stack, as that of the launch with this number.
+extern "C" __attribute__((visibility("default"))) void cgp_sample_launch(std::uint32_t correlation) {
+  ucontext_t here;
+  if (prefix[0] == 0 || getcontext(&here) != 0) return;
+  while (__atomic_test_and_set(&busy, __ATOMIC_ACQUIRE)) sched_yield();
+  if (!begun) {
+    begin();
+    __atomic_test_and_set(&busy, __ATOMIC_ACQUIRE);
+  }
+  if (file >= 0 && at <= kMostBytes) put_sample(kOfLaunch, correlation, here.uc_mcontext.gregs);
+  __atomic_clear(&busy, __ATOMIC_RELEASE);
+}
 #endif
