@@ -21,6 +21,7 @@
 #include "tools/cgp/commands.h"
 #include "tools/cgp/model/model_commands.h"
 #include "tools/cgp/profiler_commands.h"
+#include "tools/cgp/routes.h"
 #include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
@@ -230,7 +231,7 @@ void declare_explain(CLI::App& app, CommandLine& c) {
 void declare_inspect(CLI::App& app, CommandLine& c) {
   declare_pipeline(app, c);
   app.get_option("KERNEL")->description(
-      "FILE.gguf, FILE.safetensors or its index; or a kernel that `cgp list` names");
+      "FILE.gguf, FILE.safetensors or its index, a Hugging Face folder; or a kernel that `cgp list` names");
   app.footer(
       "Examples:\n  cgp inspect model.gguf\n  cgp inspect model.gguf --json | jq .parameters\n"
       "  cgp inspect model.safetensors.index.json\n  cgp inspect softmax");
@@ -275,8 +276,8 @@ void declare_model(CLI::App& app, ModelOptions& o) {
       ->capture_default_str();
   app.add_flag("--batch-invariant", o.batch_invariant,
                "A token's bits do not depend on --chunk, whatever the weights' format");
-  app.add_option("--cache", o.cache, "Keys and values: f32, f16, bf16")
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
+  app.add_option("--cache", o.cache, "Keys and values: f32, f16, bf16; on a GPU f16, e4m3")
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "e4m3"}))
       ->capture_default_str();
 }
 
@@ -295,6 +296,9 @@ void declare_sampling(CLI::App& app, GenerateOptions& o) {
                  "Prompt lookup: tokens that are tried at once where the text repeats; 0: off")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  app.add_option("--draft", o.model.draft, "A smaller model of the same vocabulary: the same text, sooner");
+  app.add_option("--draft-tokens", o.model.draft_tokens, "That it writes at once, at most")
+      ->check(CLI::PositiveNumber);
 }
 
 void declare_generate(CLI::App& app, CommandLine& c) {
@@ -671,62 +675,8 @@ void check_command_word(const std::vector<std::string>& args) {
                                 cat("commands: ", text::join(names, " "))});
 }
 
-/// `cgp bench gemm` measures products against cuBLASLt; any other bench is what `cgp time` does.
-void route_bench(std::vector<std::string>& args) {
-  if (args.size() < 2 || args[0] != "bench") return;
-  for (std::size_t i = 1; i < args.size() && args[i] != "--"; ++i)
-    if (args[i] == "gemm" || args[i] == "--help" || args[i] == "-h") return;
-  args[0] = "time";
-}
-
-/// `cgp profile --heap -- PROGRAM` is about a program.
-void route_profile(std::vector<std::string>& args) {
-  if (args.size() > 1 && args[0] == "profile" && (args[1] == "--heap" || args[1] == "--energy"))
-    args.insert(args.begin() + 1, "binary");
-}
-
-/// `cgp trace --flamegraph -- PROGRAM`: the file has a name without one.
-void route_trace(std::vector<std::string>& args) {
-  if (args.empty() || args[0] != "trace") return;
-  for (std::size_t i = 1; i < args.size() && args[i] != "--"; ++i)
-    if (args[i] == "--flamegraph" && (i + 1 == args.size() || args[i + 1].rfind('-', 0) == 0))
-      args[i] = "--flamegraph=flamegraph.svg";
-}
-
-/// `cgp baseline --save NAME FILE` and the like: what is an option to some is a word here.
-void route_baseline(std::vector<std::string>& args) {
-  if (args.size() < 2 || args[0] != "baseline") return;
-  if (args[1] == "--load")
-    args[1] = "show";
-  else if (args[1] == "--save" || args[1] == "--list")
-    args[1].erase(0, 2);
-}
-
-/// `cgp explain ptx FILE` and the like: the file says itself what it is.
-void route_explain(std::vector<std::string>& args) {
-  if (args.size() == 2 && args[0] == "explain" &&
-      (args[1] == "ptx" || args[1] == "cubin" || args[1] == "sass" || args[1] == "simd" || args[1] == "x86" ||
-       args[1] == "wgsl"))
-    throw ArgumentError(
-        ErrorText{"a file to explain is needed", {}, {}, cat("cgp explain ", args[1], " FILE")});
-  if (args.size() < 3 || args[0] != "explain") return;
-  if (args[1] == "wgsl")
-    throw Unsupported(
-        ErrorText{"explaining WGSL needs a reader of it", args[2], "this version has none", {}});
-  if (args.size() > 3 && args[1] == "ptx" && args[2] == "--kernel") args.erase(args.begin() + 2);
-  if (args[2].rfind('-', 0) == 0) return;
-  if (args[1] == "ptx" || args[1] == "cubin" || args[1] == "sass")
-    args.erase(args.begin() + 1);
-  else if (args[1] == "simd" || args[1] == "x86")
-    args[1] = "--x86";
-}
-
 int dispatch(std::vector<std::string> args) {
-  route_bench(args);
-  route_explain(args);
-  route_baseline(args);
-  route_profile(args);
-  route_trace(args);
+  route(args);
   check_command_word(args);
   if (!args.empty() && args[0] == "help") {  // cgp help run = cgp run --help
     args.erase(args.begin());
