@@ -109,13 +109,21 @@ Chunk chunk(const In<u64>& table, const In<u32>& chunks, const Val<u32>& block,
   const auto vectors = select(odd.back() == 0, count / 4u, Val<u32>(0));
   return {row, index, first, count, vectors};
 }
-// body(std::integral_constant<int, N>, i): elements N * i and up, by accesses of four, then of one.
-template <class Body>
-void each(Kernel& k, const Chunk& c, Body&& body) {
-  k.loop(range(k.tid(), c.vectors, Val<u32>(kThreads)),
-         [&](Val<u32> i) { body(std::integral_constant<int, 4>(), i); });
+// load(std::integral_constant<int, N>, i) of elements N * i and up, then use(i, what it gave): by accesses of four elements,
+// two of them under way at a time, then of one.
+template <class Load, class Use>
+void each(Kernel& k, const Chunk& c, Load&& load, Use&& use) {
+  const std::integral_constant<int, 4> four;
+  const std::integral_constant<int, 1> one;
+  const auto pairs = c.vectors / (2 * kThreads) * (2 * kThreads);
+  k.loop(range(k.tid(), pairs, Val<u32>(2 * kThreads)), [&](Val<u32> i) {
+    const auto next = i + kThreads;
+    const auto a = load(four, i), b = load(four, next);
+    use(i, a), use(next, b);
+  });
+  k.loop(range(pairs + k.tid(), c.vectors, Val<u32>(kThreads)), [&](Val<u32> i) { use(i, load(four, i)); });
   k.loop(range(c.vectors * 4u + k.tid(), c.count, Val<u32>(kThreads)),
-         [&](Val<u32> i) { body(std::integral_constant<int, 1>(), i); });
+         [&](Val<u32> i) { use(i, load(one, i)); });
 }
 
 template <class T>
@@ -129,6 +137,13 @@ Val<f32> stochastically_rounded(const Val<f32>& x, const Val<u32>& random) {
   const auto finite = (word & 0x7f800000u) != 0x7f800000u;
   return bits<f32>(select(finite, (word + (random & 0xffffu)) & 0xffff0000u, word));
 }
+
+// What a thread has read of N elements.
+template <class G, int N>
+struct Loaded {
+  RegGroup<G, N> g;
+  RegGroup<f32, N> m, v, w;
+};
 
 template <class W, class G>
 void update_kernel(Kernel& k, UpdateConfig c, UpdateArgs<DeviceArg> p) {
@@ -147,19 +162,20 @@ void update_kernel(Kernel& k, UpdateConfig c, UpdateArgs<DeviceArg> p) {
   const auto gradient = elements<G>(at, kGradient);
   const auto master = elements<f32>(at, kMaster), first = elements<f32>(at, kFirst),
              second = elements<f32>(at, kSecond);
-  each(k, at, [&](auto n, const Val<u32>& i) {
+  const auto load = [&](auto n, const Val<u32>& i) {
     constexpr int N = decltype(n)::value;
     const auto g = gradient.template ld<N>(i);
     const auto m = has_m ? first.template ld<N>(i) : RegGroup<f32, N>::splat(Val<f32>(0.f));
     const auto v = has_v ? second.template ld<N>(i) : m;
-    const auto w = [&] {
-      if (c.master) return master.template ld<N>(i);
-      const auto stored = weight.template ld<N>(i);
-      return RegGroup<f32, N>::generate([&](int e) { return to<f32>(stored[e]); });
-    }();
+    if (c.master) return Loaded<G, N>{g, m, v, master.template ld<N>(i)};
+    const auto stored = weight.template ld<N>(i);
+    return Loaded<G, N>{g, m, v, RegGroup<f32, N>::generate([&](int e) { return to<f32>(stored[e]); })};
+  };
+  const auto use = [&]<int N>(const Val<u32>& i, const Loaded<G, N>& in) {
     std::vector<UpdatedElement> out;
     for (int e = 0; e < N; ++e)
-      out.push_back(updated(c.rule, rate, {w[e], m[e], v[e]}, to<f32>(g[e]) * rate.gradient_rate));
+      out.push_back(
+          updated(c.rule, rate, {in.w[e], in.m[e], in.v[e]}, to<f32>(in.g[e]) * rate.gradient_rate));
     const auto get = [&](auto member) {
       return RegGroup<f32, N>::generate([&](int e) { return out[std::size_t(e)].*member; });
     };
@@ -181,7 +197,8 @@ void update_kernel(Kernel& k, UpdateConfig c, UpdateArgs<DeviceArg> p) {
       for (const auto& e : out) rounded.push_back(e.w);
     }
     weight.template st<N>(i, RegGroup<W, N>::generate([&](int e) { return to<W>(rounded[std::size_t(e)]); }));
-  });
+  };
+  each(k, at, load, use);
 }
 
 template <class G>
@@ -218,12 +235,12 @@ void clip_kernel(Kernel& k, GradientConfig, ClipArgs<DeviceArg> p) {
   k.exit_if(factor == 1.f);
   const auto at = chunk(p.table, p.chunks, k.nctaid_x() - 1u - k.ctaid_x(), {{kGradient, Elem<G>::bytes}});
   const auto gradient = elements<G>(at, kGradient);
-  each(k, at, [&](auto n, const Val<u32>& i) {
-    constexpr int N = decltype(n)::value;
-    const auto g = gradient.template ld<N>(i);
-    gradient.template st<N>(i,
-                            RegGroup<G, N>::generate([&](int e) { return to<G>(to<f32>(g[e]) * factor); }));
-  });
+  each(
+      k, at, [&](auto n, const Val<u32>& i) { return gradient.template ld<decltype(n)::value>(i); },
+      [&]<int N>(const Val<u32>& i, const RegGroup<G, N>& g) {
+        gradient.template st<N>(
+            i, RegGroup<G, N>::generate([&](int e) { return to<G>(to<f32>(g[e]) * factor); }));
+      });
 }
 
 // b^n, by squaring.
