@@ -47,7 +47,7 @@ class _Tables:
     """What the device reads, for one list of parameters that have gradients: the table of tensors, the blocks' work, the rates."""
 
     def __init__(self, owner, params, groups):
-        self.ids, self.groups, device = tuple(map(id, params)), tuple(groups), params[0].device
+        self.params, self.groups, device = params, groups, params[0].device
         who = type(owner).__name__
         for p in params:
             if p.dtype not in FLOATS:
@@ -67,7 +67,7 @@ class _Tables:
         self.buckets = [(rule, weight, gradient, master, owner._stochastic and weight == CODES[torch.bfloat16] and not master, len(rows))
                         for (weight, gradient, master, rule), rows in of.items()]
         self.numbers = [owner._number(p) for p in params]
-        self.held = None
+        self.key = None  # of the gradients that the table on the device names
         if device.type != "cuda":
             return
         n, chunks = len(params), _optimizer.chunks_of([params[i].numel() for i in self.order], [b[-1] for b in self.buckets])
@@ -80,9 +80,9 @@ class _Tables:
         self.rates = torch.zeros(n * RATES, dtype=torch.float32, device=device)
         self.spare = []  # pinned memory, for tables that a graph reads again whenever it is launched
 
-    def rows(self, owner, params, gradients):
+    def rows(self, owner, gradients):
         """Words of the table, on the host."""
-        words = []
+        words, params = [], self.params
         for i in self.order:
             p, state = params[i], owner.state[params[i]]
             names = owner._moments[:STATES[self.rules[i]]]
@@ -112,6 +112,7 @@ class _Optimizer(torch.optim.Optimizer):
 
     def _forget(self):
         """What was made of parameters and states is made again."""
+        self._kept = getattr(self, "_kept", [])
         self._tables, self._control, self._groups_there, self._groups_sent, self._checks, self._numbers = None, None, None, None, False, None
 
     def __getstate__(self):
@@ -196,47 +197,54 @@ class _Optimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        params, gradients, groups = [], [], []
-        for i, group in enumerate(self.param_groups):
-            for p in group["params"]:
-                g = p.grad
-                if g is not None:
-                    params.append(p), gradients.append(g), groups.append(i)
-        if params:
-            self._step(params, gradients, groups)
+        params = [p for group in self.param_groups for p in group["params"]]
+        recording = bool(params) and params[0].is_cuda and torch.cuda.is_current_stream_capturing()
+        key, tables = None if recording else _core.torch_key(params), self._tables
+        gradients = None  # those that the device knows
+        if tables is None or key is None or tables.key != key:
+            tables, gradients = self._gather(params, recording)
+        if tables is not None:
+            self._launch(tables, gradients, key, recording)
         return loss
 
-    def _step(self, params, gradients, groups):
-        tables = self._tables
-        if (tables is None or tables.ids != tuple(map(id, params)) or tables.groups != tuple(groups) or
+    def _gather(self, params, recording):
+        """Tables and gradients of the parameters that have one."""
+        there = [(p, p.grad, i) for i, group in enumerate(self.param_groups) for p in group["params"] if p.grad is not None]
+        if not there:
+            return None, None
+        params, gradients, groups = map(list, zip(*there))
+        who, tables = f"cgp.optim.{type(self).__name__}", self._tables
+        if (tables is None or list(map(id, tables.params)) != list(map(id, params)) or tables.groups != groups or
                 tables.dtypes != [p.dtype for p in params]):
-            if params[0].is_cuda and torch.cuda.is_current_stream_capturing():
-                raise Unsupported(f"cgp.optim.{type(self).__name__}: the first step with these parameters cannot be recorded: take one "
-                                  "before the recording")
-            if any(g.is_sparse for g in gradients):
-                raise Unsupported(f"cgp.optim.{type(self).__name__}: a gradient is sparse; take torch.optim.SparseAdam")
+            if recording:
+                raise Unsupported(f"{who}: the first step with these parameters cannot be recorded: take one before the recording")
+            if any(g.layout is not torch.strided for g in gradients):
+                raise Unsupported(f"{who}: a gradient is sparse; take torch.optim.SparseAdam")
             tables = self._tables = _Tables(self, params, groups)
             for p, rule, master in zip(params, tables.rules, tables.masters):
                 self._prepare(p, rule, master)
-        device = params[0].device
+        return tables, [_laid_out_as(p, g) for p, g in zip(params, gradients)]
+
+    def _launch(self, tables, gradients, key, recording):
+        device = tables.params[0].device
         if self._control is None:
             self._control = torch.zeros(CONTROL, dtype=torch.int32, device=device)
             _float_bits(self._control)[SCALE] = 1
-        gradients = [_laid_out_as(p, g) for p, g in zip(params, gradients)]
         scale, found = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
-        floats = _float_bits(self._control)
         if scale is not None:
-            floats[SCALE:SCALE + 1].copy_(scale.reshape(1))
+            _float_bits(self._control)[SCALE:SCALE + 1].copy_(scale.reshape(1))
         if found is not None:
-            floats[FOUND:FOUND + 1].copy_(found.reshape(1))
+            _float_bits(self._control)[FOUND:FOUND + 1].copy_(found.reshape(1))
         checks = self._max_norm > 0 or self._checks
-        if params[0].is_cuda:
-            with torch.cuda.device(device):
-                self._on_gpu(tables, params, gradients, checks, found is not None)
+        if device.type != "cuda":
+            self._on_host(tables, gradients, checks, found is not None)
+        elif device.index == torch.cuda.current_device():
+            self._on_gpu(tables, gradients, key, recording, checks, found is not None)
         else:
-            self._on_host(tables, params, gradients, checks, found is not None)
+            with torch.cuda.device(device):
+                self._on_gpu(tables, gradients, key, recording, checks, found is not None)
         if scale is not None:
-            floats[SCALE:SCALE + 1].fill_(1)
+            _float_bits(self._control)[SCALE:SCALE + 1].fill_(1)
 
     def write_groups(self):
         """Sends learning rates and the like to the device where they changed: step() does, and a CUDA graph that holds step() finds them
@@ -253,23 +261,21 @@ class _Optimizer(torch.optim.Optimizer):
             self._groups_there.copy_(values.pin_memory(), non_blocking=True)
             self._groups_sent = words
 
-    def _on_gpu(self, tables, params, gradients, checks, use_found):
+    def _on_gpu(self, tables, gradients, key, recording, checks, use_found):
         self.write_groups()
         for i, group in enumerate(self.param_groups):
             if torch.is_tensor(group["lr"]):
                 self._groups_there[i * _optimizer.GROUP].copy_(group["lr"])
-        recording = torch.cuda.is_current_stream_capturing()
-        addresses = [t.data_ptr() for t in gradients] + [p.data_ptr() for p in params]
-        if recording or addresses != tables.held:
-            rows = tables.rows(self, params, gradients)
+        if gradients is not None:
+            rows = tables.rows(self, gradients)
             if recording:
-                pinned = tables.spare.pop()
-                self._kept = getattr(self, "_kept", []) + [pinned]  # a graph reads it
-                pinned.copy_(rows)
+                pinned = tables.spare.pop().copy_(rows)
+                self._kept.append(pinned)  # the graph reads it at each launch
             else:
                 pinned = rows.pin_memory()
             tables.table.copy_(pinned, non_blocking=True)
-            tables.held = None if recording else addresses
+            copied = any(g is not p.grad for p, g in zip(tables.params, gradients))
+            tables.key = None if recording or copied else key
         while not recording and len(tables.spare) < 2:
             tables.spare.append(torch.empty(tables.table.shape, dtype=torch.int64, pin_memory=True))
         table, rates, control = tables.table, tables.rates, self._control
@@ -284,8 +290,8 @@ class _Optimizer(torch.optim.Optimizer):
                 _core.optimizer_update(None, RULES[rule], weight, gradient, int(master), int(stochastic), self._seed, table, chunks, rates,
                                        control)
 
-    def _on_host(self, tables, params, gradients, checks, use_found):
-        device = torch_cpu_device(f"cgp.optim.{type(self).__name__}")
+    def _on_host(self, tables, gradients, checks, use_found):
+        params, device = tables.params, torch_cpu_device(f"cgp.optim.{type(self).__name__}")
         buckets, order = [], iter(tables.order)
         for rule, weight, gradient, master, stochastic, count in tables.buckets:
             rows = []
