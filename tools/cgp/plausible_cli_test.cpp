@@ -98,8 +98,8 @@ TEST_F(Profiler, a_kernel_runs_and_is_timed_on_a_vulkan_device) {
   EXPECT_EQ(j["device"]["kind"], "vulkan");
   EXPECT_TRUE(j["kernel"]["check"]["pass"].get<bool>());
   EXPECT_GT(j["copy_gbps"].get<double>(), 0);
-  EXPECT_NEAR(j["kernel"]["of_copy"].get<double>(), j["kernel"]["gbps"].get<double>() / j["copy_gbps"].get<double>(),
-              1e-9);
+  EXPECT_NEAR(j["kernel"]["of_copy"].get<double>(),
+              j["kernel"]["gbps"].get<double>() / j["copy_gbps"].get<double>(), 1e-9);
   const auto run = cgp("run vecadd n=1003 --device vulkan:0 --json").parsed();
   EXPECT_EQ(run["verdict"], "pass");
   EXPECT_EQ(run["device"]["spec"], "vulkan:0");

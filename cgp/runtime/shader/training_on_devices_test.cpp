@@ -7,11 +7,11 @@
 
 #include "cgp/base/error.h"
 #include "cgp/kernels/activation/activation.h"
-#include "cgp/kernels/optimizer/adamw.h"
 #include "cgp/kernels/attention/attention_backward.h"
 #include "cgp/kernels/cross_entropy/cross_entropy.h"
 #include "cgp/kernels/gemm/api/gemm.h"
 #include "cgp/kernels/norm/norm.h"
+#include "cgp/kernels/optimizer/adamw.h"
 #include "cgp/kernels/rope/rope.h"
 #include "cgp/kernels/vecadd/vecadd.h"
 
