@@ -35,7 +35,7 @@ __all__ = [
     "set_torch_cpu_device", "softmax", "sum", "swiglu", "topk", "torch_op", "transpose", "__version__"
 ]
 if find_spec("torch"):
-    __all__ += ["Decoder", "Patch", "TrainingStep", "generate", "nn", "ops", "optim", "patch", "quantize", "register_attention"]
+    __all__ += ["Decoder", "LoRA", "Patch", "TrainingStep", "generate", "lora", "nn", "ops", "optim", "patch", "quantize", "register_attention"]
 
 
 def __getattr__(name):  # what needs PyTorch is imported when it is asked for
@@ -46,6 +46,8 @@ def __getattr__(name):  # what needs PyTorch is imported when it is asked for
         return getattr(importlib.import_module("._patch", __name__), name)
     if name == "quantize":
         return importlib.import_module("._quantized_linear", __name__).quantize
+    if name in ("LoRA", "lora"):
+        return getattr(importlib.import_module("._lora", __name__), name)
     if name == "TrainingStep":
         return importlib.import_module("._step", __name__).TrainingStep
     if name in ("Decoder", "generate"):

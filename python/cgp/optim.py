@@ -113,6 +113,7 @@ class _Optimizer(torch.optim.Optimizer):
     def _forget(self):
         """What was made of parameters and states is made again."""
         self._kept = getattr(self, "_kept", [])
+        self.generation = getattr(self, "generation", 0) + 1  # graphs that hold an earlier one's step are not for this one
         self._tables, self._control, self._groups_there, self._groups_sent, self._checks, self._numbers = None, None, None, None, False, None
 
     def __getstate__(self):
@@ -249,7 +250,7 @@ class _Optimizer(torch.optim.Optimizer):
     def write_groups(self):
         """Sends learning rates and the like to the device where they changed: step() does, and a CUDA graph that holds step() finds them
         there. Not within a recording."""
-        if self._control is None:
+        if self._control is None or self._control.device.type != "cuda":
             return
         words = [self._words(group) for group in self.param_groups]
         if self._groups_sent != words:
@@ -261,24 +262,36 @@ class _Optimizer(torch.optim.Optimizer):
             self._groups_there.copy_(values.pin_memory(), non_blocking=True)
             self._groups_sent = words
 
+    def rehearse(self):
+        """A step that is left out, with the gradients that are there: what a recording of step() needs is made by it."""
+        device = next(p.device for group in self.param_groups for p in group["params"] if p.grad is not None)
+        self.found_inf = torch.ones(1, device=device)
+        try:
+            self.step()
+        finally:
+            del self.found_inf
+        self._control[1] -= 1  # it does not count
+        _float_bits(self._control)[FOUND] = 0
+
     def _on_gpu(self, tables, gradients, key, recording, checks, use_found):
         self.write_groups()
         for i, group in enumerate(self.param_groups):
             if torch.is_tensor(group["lr"]):
                 self._groups_there[i * _optimizer.GROUP].copy_(group["lr"])
+        table = tables.table
         if gradients is not None:
             rows = tables.rows(self, gradients)
-            if recording:
-                pinned = tables.spare.pop().copy_(rows)
-                self._kept.append(pinned)  # the graph reads it at each launch
+            if recording:  # the graph has a table of its own, and writes it at each launch
+                pinned, table = tables.spare.pop().copy_(rows), torch.empty_like(table)
+                self._kept.append((pinned, table, tables))
             else:
                 pinned = rows.pin_memory()
-            tables.table.copy_(pinned, non_blocking=True)
-            copied = any(g is not p.grad for p, g in zip(tables.params, gradients))
-            tables.key = None if recording or copied else key
+                copied = any(g is not p.grad for p, g in zip(tables.params, gradients))
+                tables.key = None if copied else key
+            table.copy_(pinned, non_blocking=True)
         while not recording and len(tables.spare) < 2:
             tables.spare.append(torch.empty(tables.table.shape, dtype=torch.int64, pin_memory=True))
-        table, rates, control = tables.table, tables.rates, self._control
+        rates, control = tables.rates, self._control
         if checks:
             for (_, _, gradient, *_), chunks, partial in zip(tables.buckets, tables.chunks, tables.partials):
                 if chunks is not None:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """cgp.optimizer_step on NumPy arrays; cgp.optim against torch.optim, on the CPU by the emulator and, where there is one, on a GPU."""
+import contextlib
 import copy
 
 import numpy as np
@@ -271,3 +272,81 @@ def test_a_graph_holds_the_step():
         t.step()
     same(a, b)
     assert float(o.state_dict()["state"][0]["step"]) == 3
+
+
+class Lossy(torch.nn.Module if torch else object):
+    """A model whose result has a loss; one of its parameters has no part in it."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.idle = torch.nn.Linear(5, 7), torch.nn.Linear(7, 3), torch.nn.Parameter(torch.ones(2))
+
+    def forward(self, x):
+        return type("Out", (), {"loss": self.second(self.first(x).tanh()).square().mean()})
+
+
+@pytest.fixture
+def recorded(device, monkeypatch):
+    """cgp._step, which records on a GPU; elsewhere what was recorded runs again at each launch."""
+    from cgp import _step
+    if device == "cpu":
+        class RunAgain:
+            optimizer = None
+
+            def __init__(self, function, pool):
+                step, self.optimizer.step = self.optimizer.step, lambda: None  # a recording runs nothing
+                sums = [(t, t.clone()) for t in self.step._sums.values()]
+                self.function, self.result = function, function()
+                for t, was in sums:
+                    t.copy_(was)
+                self.optimizer.step = step
+
+            def replay(self):
+                loss, gradients = self.function()
+                self.result[0].copy_(loss)
+
+        for name, value in (("_Recorded", RunAgain), ("_beside", contextlib.nullcontext), ("_there", lambda t: True), ("_pool", lambda: 0)):
+            monkeypatch.setattr(_step, name, value)
+    return _step
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_training_step_with_an_optimizer(recorded, device, accumulate):
+    from cgp import optim
+    a = Lossy().to(device)
+    b = copy.deepcopy(a)
+    o, t = optim.AdamW(a.parameters(), lr=1e-2, max_norm=0.05), torch.optim.AdamW(b.parameters(), lr=1e-2)
+    schedules = [torch.optim.lr_scheduler.LinearLR(x, 1.0, 0.1, 4) for x in (o, t)]
+    step = cgp.TrainingStep(a, optimizer=o, accumulate=accumulate, schedule=schedules[0])
+    if device == "cpu":
+        recorded._Recorded.optimizer, recorded._Recorded.step = o, step
+    hook = None
+    for i in range(4 * accumulate):
+        x = torch.randn(6 if i % 2 else 4, 5, generator=torch.Generator().manual_seed(i)).to(device)  # two sets of shapes
+        if i == accumulate:
+            hook = a.first.register_forward_hook(lambda *_: None)  # as usual, in between
+        loss = step(x=x)
+        if hook:
+            hook.remove()
+        want = b(x).loss
+        torch.testing.assert_close(loss, want.detach())
+        (want / accumulate).backward()
+        if i % accumulate == accumulate - 1:
+            torch.nn.utils.clip_grad_norm_(b.parameters(), 0.05)
+            t.step(), t.zero_grad(), schedules[1].step()
+        assert all(p.grad is None for p in a.parameters())
+    same(a, b, atol=1e-5, rtol=1e-4)
+    assert set(step.report.values()) == {"one graph"}, step.report
+    assert float(o.state[a.first.weight]["step"]) == 4 and a.idle not in o.state and int(o._control[1]) == 0
+    saved = copy.deepcopy(o.state_dict())
+    o.load_state_dict(saved)  # other memory: graphs are recorded again
+    step(x=x)
+    if accumulate == 1:
+        assert float(o.state[a.first.weight]["step"]) == 5
+
+
+def test_training_step_says_what_it_takes(device):
+    a = Lossy()
+    for options in (dict(optimizer=torch.optim.SGD(a.parameters(), 0.1)), dict(accumulate=2), dict(accumulate=0)):
+        with pytest.raises(cgp.ArgumentError):
+            cgp.TrainingStep(a, **options)

@@ -11,7 +11,7 @@ import cgp
 
 RAISE_NOTHING = {"Completion.__init__", "GgufFile.close"}
 MADE_BY_FUNCTIONS = {"Device.__init__", "Module.__init__", "QuantizedTensor.__init__"}  # these say what is raised
-NEED_TORCH = {"ops", "nn", "optim", "patch", "Patch", "register_attention", "Decoder", "TrainingStep", "generate", "quantize"}
+NEED_TORCH = {"ops", "nn", "optim", "patch", "Patch", "register_attention", "Decoder", "LoRA", "lora", "TrainingStep", "generate", "quantize"}
 STUB = ast.parse((Path(cgp.__file__).parent / "__init__.pyi").read_text())
 
 

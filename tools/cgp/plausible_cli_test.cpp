@@ -91,15 +91,22 @@ TEST_F(Profiler, what_cannot_be_done_is_said_before_anything_runs) {
 }
 
 TEST_F(Profiler, a_kernel_runs_and_is_timed_on_a_vulkan_device) {
-  const Outcome o = cgp("profile wgpu vecadd n=1003 --device vulkan:0 --repeat 3 --json");
+  const Outcome o =
+      cgp("profile wgpu vecadd n=1003 --device vulkan:0 --repeat 3 --json --save " + path("wgpu.json"));
   if (o.code == 3) GTEST_SKIP() << o.err;
   const auto j = o.parsed();
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(j["device"]["kind"], "vulkan");
-  EXPECT_TRUE(j["kernel"]["check"]["pass"].get<bool>());
+  const auto& k = j["kernel"];
+  EXPECT_TRUE(k["check"]["pass"].get<bool>());
   EXPECT_GT(j["copy_gbps"].get<double>(), 0);
-  EXPECT_NEAR(j["kernel"]["of_copy"].get<double>(),
-              j["kernel"]["gbps"].get<double>() / j["copy_gbps"].get<double>(), 1e-9);
+  EXPECT_GT(j["peak_gflops"].get<double>(), 0);
+  EXPECT_NEAR(j["ridge"].get<double>(), j["peak_gflops"].get<double>() / j["copy_gbps"].get<double>(), 1e-9);
+  const double roof = std::max(k["bytes"].get<double>() / j["copy_gbps"].get<double>(),
+                               k["flops"].get<double>() / j["peak_gflops"].get<double>());
+  EXPECT_NEAR(k["of_roofline"].get<double>(), roof * 1e-6 / k["time"]["median_ms"].get<double>(), 1e-9);
+  EXPECT_NE(cgp("report " + path("wgpu.json") + " -o " + path("wgpu.html")).code, 2);
+  EXPECT_NE(read_file(path("wgpu.html")).find("vecadd"), std::string::npos);
   const auto run = cgp("run vecadd n=1003 --device vulkan:0 --json").parsed();
   EXPECT_EQ(run["verdict"], "pass");
   EXPECT_EQ(run["device"]["spec"], "vulkan:0");

@@ -254,11 +254,12 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
       ->check(writable());
   quant->footer("Example:\n  cgp profile quant --kernel q4k_gemv --size 4096x1x4096");
   CLI::App* wgpu = sub(
-      app, "wgpu", "Transfers of a WebGPU or Vulkan device, and a kernel on it beside its copies", p.what);
+      app, "wgpu", "Transfers and the roofline of a WebGPU or Vulkan device, and a kernel under it", p.what);
   wgpu->add_option("KERNEL", p.command,
-                   "A kernel that `cgp list` names, with NAME=VALUE; none: transfers alone");
+                   "A kernel that `cgp list` names, with NAME=VALUE; none: the device alone");
   wgpu->add_option("--device", p.device, "wgpu:N (auto: wgpu:0) or vulkan:N")->capture_default_str();
   wgpu->add_option("--repeat", p.repeat, "Samples of each time")->check(at_least(1))->capture_default_str();
+  wgpu->add_option("--save", p.save, "Write the profile to this file")->check(writable());
   wgpu->add_option("--target", p.target, "web (a browser) or native")
       ->check(CLI::IsMember({"web", "native"}))
       ->capture_default_str();

@@ -38,6 +38,7 @@ int profile_wgpu(const Context& context, const ProfileOptions& o) {
     progress.step(text::cat("measuring on ", w.device));
     p = profile::profile_shaders(w);
   }
+  if (!o.save.empty()) profile::save(profile::to_document(p, o.command), o.save);
   write_out(context.json ? spec::dumped(profile::to_json(p), 2) + "\n" : profile::to_text(p));
   return !p.kernel || p.kernel->check.pass ? kClean : kCheckFailed;
 }
