@@ -319,8 +319,10 @@ void declare_generate(CLI::App& app, CommandLine& c) {
       app.add_flag("--ignore-end", o.ignore_end, "Go on behind tokens that end generation");
   CLI::Option* const grammar =
       app.add_option("--grammar", o.grammar, "A file in GBNF: the text is one of the grammar's")
+          ->check(CLI::ExistingFile)
           ->excludes(ignore_end);
   app.add_option("--json-schema", o.json_schema, "A file: the text is JSON that the schema admits")
+      ->check(CLI::ExistingFile)
       ->excludes(ignore_end)
       ->excludes(grammar);
   app.add_flag("--logprobs", o.logprobs, "With --json, the log probability of each token");

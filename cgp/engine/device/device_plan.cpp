@@ -43,6 +43,10 @@ void require_supported(const Program& p, const runtime::Device& device, const Ba
     throw ArgumentError("pages, rows, sequences and outputs of a backend must be positive");
   if (o.cache != CacheType::f16 && o.cache != CacheType::e4m3) lacks("the cache is f16 or e4m3 there");
   if (o.activations != ActivationType::automatic) lacks("activations are f16 there, and cannot be chosen");
+  using enum runtime::DeviceKind;
+  if (const auto kind = device.info().kind; kind != cuda && kind != emulator)
+    lacks(cat("models run on CUDA devices and the emulator; ", device.info().spec, " is a device of ",
+              name(kind)));
   if (device.info().cc() < 80)
     lacks(cat("attention over pages needs sm_80, the device has ", device.info().arch));
   if (o.cache == CacheType::e4m3 && device.info().cc() < 90)
