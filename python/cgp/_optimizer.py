@@ -116,10 +116,12 @@ def clip_on_host(device, code, gradients, max_norm, control):
 
 def optimizer_step(weights, gradients, state=None, *, rule="adamw", lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0,
                    momentum=0.9, max_norm=0.0, maximize=False):
-    """One step of an optimizer on NumPy arrays (float32, float16, bfloat16 of ml_dtypes), in place, in one launch for all of them. A gradient
-    is float32 or has its weight's type. rule: "adamw", "adam", "sgd" (with momentum), "nesterov", "lion" or "descent". Returns the state,
-    which the next step takes: {"step", "first", "second"}, the moments as float32 arrays. With max_norm gradients are clipped by the norm of all
-    together, and a step whose gradients hold NaN or Inf is left out. With PyTorch: cgp.optim.
+    """One step of an optimizer for all arrays of a model, in place, in one launch.
+
+    weights: [...] each, NumPy arrays of float32, float16 or bfloat16 (ml_dtypes), in a list; gradients: [...] of the same shapes,
+    float32 or of the weight's type. rule: "adamw", "adam", "sgd" (with momentum), "nesterov", "lion" or "descent". Returns the
+    state, which the next step takes: {"step", "first", "second"}, the moments as float32 arrays. With max_norm gradients are
+    clipped by the norm of all together, and a step whose gradients hold NaN or Inf is left out. With PyTorch: cgp.optim.
 
     >>> w, g = np.ones(3, np.float32), np.ones(3, np.float32)
     >>> state = cgp.optimizer_step([w], [g], rule="descent", lr=0.5)
