@@ -208,7 +208,7 @@ class TrainingStep:
     ...     optimizer.zero_grad()
 
     With an optimizer of cgp.optim (whose max_norm clips) the graph holds its step, too, and parameters have no .grad afterwards. With
-    accumulate=n every n-th call takes the step, with the mean of the gradients of n calls; `schedule` (of torch.optim.lr_scheduler) goes on
+    accumulate=n every n-th call takes the step, with the mean of the gradients of n calls (added up in the parameters' types); `schedule` (of torch.optim.lr_scheduler) goes on
     after each step, and its rates are sent to the device before the next.
 
     >>> optimizer = cgp.optim.AdamW(model.parameters(), lr=3e-4, max_norm=1.0)

@@ -8,12 +8,12 @@
 """
 import torch
 
-from . import _core, _optimizer
+from . import _core, _optimizer, _torch
 from ._optimizer import CONTROL, FOUND, NORM, RATES, ROW, RULES, SCALE, STATES
 from ._runtime import ArgumentError, Unsupported, torch_cpu_device
 from ._torch import CODES, FLOATS
 
-__all__ = ["Adam", "AdamW", "GradScaler", "Lion", "SGD", "clip_grad_norm_"]
+__all__ = ["Adam", "AdamW", "GradScaler", "Lion", "Muon", "SGD", "clip_grad_norm_", "orthogonal"]
 
 
 def _memory(t):
@@ -386,6 +386,69 @@ class Lion(_Optimizer):
 
     def _numbers_of(self, group):
         return *group["betas"], 0.0
+
+
+class Muon(torch.optim.Optimizer):
+    """torch.optim.Muon (Jordan et al., kellerjordan.github.io/posts/muon): momentum whose matrices are made orthogonal by steps of Newton and
+    Schulz in bfloat16, products by our GEMM. For matrices alone, on a GPU; give embeddings, heads and vectors to AdamW. adjust_lr_fn: "original"
+    multiplies the rate by sqrt(max(1, rows / columns)), "match_rms_adamw" by 0.2 sqrt(max(rows, columns)). State dicts are PyTorch's."""
+
+    def __init__(self, params, lr=1e-3, weight_decay=0.1, momentum=0.95, nesterov=True, ns_coefficients=(3.4445, -4.775, 2.0315), eps=1e-7,
+                 ns_steps=5, adjust_lr_fn=None):
+        if adjust_lr_fn not in (None, "original", "match_rms_adamw"):
+            raise ArgumentError(f"cgp.optim.Muon: adjust_lr_fn is {adjust_lr_fn!r}; there are 'original' and 'match_rms_adamw'")
+        _optimizer.group_words(0.0 if torch.is_tensor(lr) else lr, momentum, 0.0, eps, weight_decay, False, "cgp.optim.Muon")
+        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum, "nesterov": nesterov,
+                                  "ns_coefficients": tuple(ns_coefficients), "eps": eps, "ns_steps": ns_steps, "adjust_lr_fn": adjust_lr_fn})
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.dim() != 2 or p.dtype not in FLOATS:
+                    raise ArgumentError(f"cgp.optim.Muon: a parameter is {p.dtype} {list(p.shape)}; it must be a matrix of floats: give others to AdamW")
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            there = [p for p in group["params"] if p.grad is not None]
+            if not there:
+                continue
+            for p in there:
+                if "momentum_buffer" not in self.state[p]:
+                    self.state[p]["momentum_buffer"] = torch.zeros_like(p.grad)
+            moments, gradients = [self.state[p]["momentum_buffer"] for p in there], [p.grad for p in there]
+            torch._foreach_lerp_(moments, gradients, 1 - group["momentum"])
+            updates = torch._foreach_lerp(gradients, moments, group["momentum"]) if group["nesterov"] else moments
+            lr = group["lr"]
+            torch._foreach_mul_(there, 1 - lr * group["weight_decay"])
+            for p, u in zip(there, updates):
+                rows, columns = p.shape
+                ratio = (0.2 * max(rows, columns)**0.5 if group["adjust_lr_fn"] == "match_rms_adamw" else max(1, rows / columns)**0.5)
+                u = orthogonal(u, group["ns_coefficients"], group["ns_steps"], group["eps"])
+                p.sub_(u.to(p.dtype) * (lr * ratio))
+        return loss
+
+
+def orthogonal(matrix, coefficients=(3.4445, -4.775, 2.0315), steps=5, eps=1e-7):
+    """Nearly U V' of the matrix U S V', in bfloat16: steps of x <- a x + (b x x' + c (x x')^2) x, three products each, of which two add into what is
+    there."""
+    a, b, c = coefficients
+    x = matrix.to(torch.bfloat16)
+    tall = x.shape[0] > x.shape[1]
+    x = (x.mT if tall else x).contiguous()
+    x = x / x.norm().clamp(min=eps)
+
+    def product(p, q, out, alpha=1.0, beta=0.0):
+        _torch.queue(_core.gemm, p, p, q, out, alpha, beta, 0, 0, 0, 0, None, None, None, None, False)
+        return out
+
+    gram = x.new_empty(x.shape[0], x.shape[0])
+    for _ in range(steps):
+        product(x, x.mT, gram)
+        x = product(product(gram, gram, gram.clone(), c, b), x, x.clone(), 1.0, a)
+    return x.mT if tall else x
 
 
 class GradScaler(torch.amp.GradScaler):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cgp.lora: values, gradients, training, files. On the CPU by the emulator in a process of its own, and on a GPU where there is one."""
+"""cgp.lora: values, gradients, training, files; cgp.optim.Muon. On the CPU by the emulator in a process of its own, and on a GPU where there is one."""
 import copy
 import json
 import os
@@ -21,6 +21,47 @@ def test_on_the_emulator():
 def test_on_a_gpu():
     import cgp
     everything(cgp, "cuda")
+    muon(cgp, "cuda")
+
+
+def muon(cgp, device):
+    """Steps by the formulas in double, and the bound on singular values that they give."""
+    from cgp import optim
+    torch.manual_seed(0)
+
+    def steps_of(x, a=3.4445, b=-4.775, c=2.0315):
+        x = x.double()
+        tall = x.shape[0] > x.shape[1]
+        x = (x.mT if tall else x) / x.norm()
+        for _ in range(5):
+            g = x @ x.mT
+            x = a * x + (b * g + c * g @ g) @ x
+        return x.mT if tall else x
+
+    for shape in ((24, 40), (40, 24), (16, 16)):
+        m = torch.randn(shape, device=device)
+        o = optim.orthogonal(m)
+        assert o.shape == m.shape and float((o.double() - steps_of(m)).norm() / o.double().norm()) < 0.05
+    w = torch.nn.Parameter(torch.randn(24, 40, device=device))
+    want, moment = w.detach().double().clone(), 0
+    for adjust in (None, "match_rms_adamw"):
+        o = optim.Muon([w], lr=0.1, adjust_lr_fn=adjust)
+        ratio = 1.0 if adjust is None else 0.2 * 40**0.5
+        moment = 0
+        for _ in range(2):
+            w.grad = torch.randn_like(w)
+            moment = 0.95 * moment + 0.05 * w.grad.double()
+            want = want * 0.99 - 0.1 * ratio * steps_of(0.05 * w.grad.double() + 0.95 * moment)
+            o.step()
+    torch.testing.assert_close(w.detach().double(), want, atol=2e-2, rtol=2e-2)
+    raises(cgp.ArgumentError, "matrix", lambda: optim.Muon([torch.nn.Parameter(torch.ones(3))]))
+    raises(cgp.ArgumentError, "adjust_lr_fn", lambda: optim.Muon([w], adjust_lr_fn="none"))
+    if hasattr(torch.optim, "Muon"):
+        theirs = torch.optim.Muon([torch.nn.Parameter(w.detach().clone())])
+        theirs.load_state_dict(copy.deepcopy(o.state_dict()))
+        theirs.param_groups[0]["params"][0].grad = w.grad.clone()
+        o.step(), theirs.step()
+        torch.testing.assert_close(theirs.param_groups[0]["params"][0], w, atol=2e-2, rtol=2e-2)
 
 
 class Model(torch.nn.Module):
@@ -141,4 +182,5 @@ def everything(cgp, device):
 
 if __name__ == "__main__":
     from test_torch_emulated import ops_for_the_cpu
-    everything(ops_for_the_cpu()[0], "cpu")
+    made = ops_for_the_cpu()[0]
+    everything(made, "cpu"), muon(made, "cpu")

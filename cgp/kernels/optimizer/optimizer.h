@@ -47,7 +47,8 @@ struct OptimizerGroup {
 struct OptimizerOptions {
   OptimizerRule rule = OptimizerRule::adamw;
   double max_norm = 0;  ///< of all gradients together, as torch.nn.utils.clip_grad_norm_; 0: not clipped
-  bool skip_nonfinite = false;  ///< a step whose gradients hold NaN or Inf changes nothing but the counts
+  bool skip_nonfinite = false;  ///< a step whose gradients hold NaN or Inf changes nothing but the counts; so
+                                ///< it is with max_norm and growth_interval, too
   double loss_scale = 1;        ///< that the gradients carry at the first step
   std::uint32_t growth_interval =
       0;  ///< steps without NaN or Inf after which the scale grows; 0: it never changes
