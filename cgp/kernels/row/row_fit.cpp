@@ -2,7 +2,6 @@
 #include "cgp/kernels/row/row_fit.h"
 
 #include <algorithm>
-#include <bit>
 #include <span>
 
 #include "cgp/base/text.h"
@@ -202,7 +201,7 @@ std::optional<RowPlan> fitted_row(const RowNeeds& n, const RowConfig& given, std
 std::optional<RowPlan> fitted_gradient(const RowNeeds& n, const RowConfig& given, std::uint64_t accesses,
                                        std::uint64_t rows, const runtime::DeviceInfo& device) {
   const bool bulk = device.max_cluster >= 8 && device.smem_per_block_optin > 200 * 1024;
-  if (!bulk || rows < 2 * std::uint64_t(std::max(1, device.sm_count)) || std::has_single_bit(accesses))
+  if (!bulk || rows < 2 * std::uint64_t(std::max(1, device.sm_count)) || (accesses & (accesses - 1)) == 0)
     return {};
   const bool halves = words(n.inputs, 8) == 8 && words(n.columns, 8) == 4;
   if (given.elements != 8 || n.inputs.size() != 2 || n.columns.size() != 1 || !halves) return {};
