@@ -223,6 +223,13 @@ std::uint64_t workspace(const Problem& p, const runtime::DeviceInfo& device) {
          p.n.cols;
 }
 
+std::vector<View> column_results(const NormBackward& n) {
+  std::vector<View> all;
+  for (const View* out : {&n.dweight, &n.dbias})
+    if (out->given) all.push_back(*out);
+  return all;
+}
+
 void launch(runtime::Stream& s, const NormBackward& given, bool layer) {
   const auto info = s.device().info();
   const auto p = checked(given, layer, info);
@@ -261,12 +268,7 @@ void launch(runtime::Stream& s, const NormBackward& given, bool layer) {
                                                           .offset = n.weight_offset});
   const auto teams =
       std::uint64_t(grid.x) / std::uint64_t(p.build.row.cluster) * std::uint64_t(p.build.row.rows);
-  View at = n.workspace;
-  for (const View* out : {&n.dweight, &n.dbias})
-    if (out->given) {
-      row::column_reduce(s, at, *out, teams, n.cols);
-      at = at.from(teams * n.cols);
-    }
+  row::column_reduce(s, n.workspace, column_results(n), teams, n.cols);
 }
 
 }  // namespace
@@ -280,8 +282,7 @@ std::uint64_t norm_backward_workspace(const NormBackward& n, bool layer, const r
 NormSteps norm_backward_steps(const NormBackward& n, bool layer, const runtime::DeviceInfo& device) {
   const auto p = checked(n, layer, device);
   NormSteps steps{{make(p.build)}, p.why};
-  if (n.dweight.given) steps.variants.push_back(row::column_reduce_variant(n.dweight.dtype));
-  if (n.dbias.given) steps.variants.push_back(row::column_reduce_variant(n.dbias.dtype));
+  for (auto& v : row::column_reduce_variants(column_results(n))) steps.variants.push_back(std::move(v));
   return steps;
 }
 

@@ -28,7 +28,7 @@ struct ColumnReduceConfig {
 template <template <class> class V>
 struct ColumnReduceArgs {
   V<In<f32>> partials;
-  V<Out<b8>> out;
+  V<Out<b8>> out, second;  ///< of blocks with ctaid.y = 0 and 1
   V<u64> teams, cols;
 };
 
@@ -38,7 +38,8 @@ void reduce_columns(Kernel& k, ColumnReduceConfig c, ColumnReduceArgs<DeviceArg>
   const auto lane = k.laneid(), warp = k.warp_index();
   const auto column = to<u64>(k.ctaid_x()) * 32 + to<u64>(lane);
   const Val<pred> inside = column < p.cols;
-  const auto own_column = p.partials.at(column);
+  const Val<pred> first = k.ctaid_y() == 0;
+  const auto own_column = p.partials.at(select(first, Val<u64>(0), p.teams * p.cols) + column);
   const auto steps = range(to<u64>(warp), p.teams, Val<u64>(kWarps * kUnroll));
   const auto total = k.loop(steps, Floats(kUnroll, Val<f32>(0.f)), [&](Val<u64> team, Floats s) {
     Floats next;
@@ -56,22 +57,39 @@ void reduce_columns(Kernel& k, ColumnReduceConfig c, ColumnReduceArgs<DeviceArg>
   const auto all = reduce(w, slots.ld(lane * 33 + warp), [](auto a, auto b) { return a + b; });
   const auto its_column = to<u64>(k.ctaid_x()) * 32 + to<u64>(warp);
   const Format f{c.out, 1};
-  store(f, p.out, its_column, (lane == 0) & (its_column < p.cols), pack(f, {all}));
+  const Val<pred> stores = (lane == 0) & (its_column < p.cols);
+  store(f, p.out, its_column, stores & first, pack(f, {all}));
+  store(f, p.second, its_column, stores & !first, pack(f, {all}));
 }
 
-}  // namespace
-
-Variant column_reduce_variant(DType out) {
+Variant make(DType out) {
   return config_variant("column_reduce", ColumnReduceConfig{out}, out == DType::bf16 ? 80 : 75,
                         reduce_columns);
 }
+bool in_one_launch(std::span<const View> outs) { return outs.size() == 2 && outs[0].dtype == outs[1].dtype; }
 
-void column_reduce(runtime::Stream& s, const View& partials, const View& out, std::uint64_t teams,
+}  // namespace
+
+std::vector<Variant> column_reduce_variants(std::span<const View> outs) {
+  if (in_one_launch(outs)) return {make(outs[0].dtype)};
+  std::vector<Variant> all;
+  for (const View& out : outs) all.push_back(make(out.dtype));
+  return all;
+}
+
+void column_reduce(runtime::Stream& s, const View& partials, std::span<const View> outs, std::uint64_t teams,
                    std::uint64_t cols) {
-  if (cols == 0) return;
-  launch::launch_kernel(s, load(s.device(), column_reduce_variant(out.dtype)), runtime::grid_for(cols, 32),
-                        ColumnReduceArgs<launch::HostArg>{
-                            .partials = partials.arg(), .out = out.arg(), .teams = teams, .cols = cols});
+  if (cols == 0 || outs.empty()) return;
+  const bool both = in_one_launch(outs);
+  auto grid = runtime::grid_for(cols, 32);
+  grid.y = both ? 2 : 1;
+  launch::launch_kernel(s, load(s.device(), make(outs[0].dtype)), grid,
+                        ColumnReduceArgs<launch::HostArg>{.partials = partials.arg(),
+                                                          .out = outs[0].arg(),
+                                                          .second = outs[both].arg(),
+                                                          .teams = teams,
+                                                          .cols = cols});
+  if (!both && outs.size() > 1) column_reduce(s, partials.from(teams * cols), outs.subspan(1), teams, cols);
 }
 
 }  // namespace cgp::kernels::row

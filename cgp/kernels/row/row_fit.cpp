@@ -21,6 +21,9 @@ constexpr Range kPlain[] = {{128, 2, 8, 48},  {256, 2, 5, 48},  {512, 3, 5, 48},
                             {1100, 3, 6, 48}, {2100, 4, 8, 28}, {4096, 5, 8, 28}};
 constexpr Range kSoftmax[] = {
     {128, 2, 8, 28}, {256, 3, 5, 28}, {512, 3, 5, 48}, {1100, 3, 8, 48}, {4096, 6, 8, 28}};
+// Cross-entropy's gradient.
+constexpr Range kLossGradient[] = {
+    {128, 3, 8, 28}, {256, 3, 5, 28}, {512, 3, 5, 48}, {1100, 3, 8, 48}, {4096, 6, 8, 28}};
 constexpr Range kMoments[] = {{128, 2, 8, 48},  {256, 3, 6, 48},  {512, 4, 6, 48},
                               {1100, 4, 7, 48}, {2100, 5, 8, 28}, {3584, 6, 8, 28}};
 // Statistics that are the result.
@@ -36,6 +39,32 @@ std::uint64_t words(std::span<const DType> types, int elements) {
   for (DType t : types) n += std::uint64_t(Format{t, elements}.words());
   return n;
 }
+
+/// Rings for gradients with sums over rows, of 16-bit elements, where a row nearly fills a ring's slots (threads times
+/// accesses times blocks); statistics travel ahead, or loads of what belongs to the row do.
+struct GradientRing {
+  int threads, loads, cluster, min_blocks;
+  enum : std::uint8_t { plain, prefetch, overlap } ahead;
+};
+constexpr GradientRing kOneAccumulator[] = {
+    {128, 1, 1, 4, GradientRing::prefetch}, {192, 1, 1, 4, GradientRing::prefetch},
+    {320, 1, 1, 2, GradientRing::prefetch}, {448, 2, 1, 1, GradientRing::prefetch},
+    {320, 5, 1, 1, GradientRing::plain},    {384, 3, 2, 1, GradientRing::overlap},
+    {128, 3, 8, 4, GradientRing::prefetch}, {320, 5, 4, 1, GradientRing::overlap},
+    {448, 3, 8, 1, GradientRing::prefetch}};
+constexpr GradientRing kTwoAccumulators[] = {
+    {128, 1, 1, 4, GradientRing::prefetch}, {320, 1, 1, 2, GradientRing::prefetch},
+    {320, 5, 1, 1, GradientRing::plain},    {192, 3, 4, 3, GradientRing::overlap},
+    {320, 5, 4, 1, GradientRing::overlap},  {448, 3, 8, 1, GradientRing::prefetch}};
+constexpr GradientRing kEdgeOneAccumulator[] = {{192, 3, 1, 3, GradientRing::prefetch},
+                                                {192, 3, 2, 3, GradientRing::overlap},
+                                                {192, 3, 4, 3, GradientRing::prefetch},
+                                                {128, 4, 8, 4, GradientRing::overlap},
+                                                {320, 5, 4, 1, GradientRing::overlap}};
+constexpr GradientRing kEdgeTwoAccumulators[] = {{192, 3, 2, 2, GradientRing::prefetch},
+                                                 {192, 3, 4, 2, GradientRing::prefetch},
+                                                 {128, 4, 8, 3, GradientRing::overlap},
+                                                 {320, 5, 4, 1, GradientRing::overlap}};
 
 /// The fewest slots (threads times accesses) that a row needs; of equals the fewest accesses.
 bool fit(std::span<const Range> ranges, const RowNeeds& n, std::uint64_t accesses, RowConfig& t,
@@ -68,7 +97,7 @@ bool fit(std::span<const Range> ranges, const RowNeeds& n, std::uint64_t accesse
 }
 
 /// Rows longer than a block's registers: what was best of rings and persistent clusters.
-std::optional<RowConfig> long_row(const RowNeeds& n, RowConfig t, std::uint64_t accesses,
+std::optional<RowConfig> long_row(const RowNeeds& n, RowConfig t, std::uint64_t accesses, std::uint64_t rows,
                                   const runtime::DeviceInfo& device) {
   t.rows = 1;
   const auto shape = [&](int threads, int cluster, int stages, int min_blocks) {
@@ -78,8 +107,21 @@ std::optional<RowConfig> long_row(const RowNeeds& n, RowConfig t, std::uint64_t 
     t.hold_columns = (stages || cluster > 1) && !n.columns.empty();
   };
   const bool narrow_columns = words(n.columns, t.elements) <= 4 * n.columns.size();
-  if (n.fold_size == 2 && n.columns.empty()) {
-    if (!n.expensive || n.row_loads || accesses <= 4096 || accesses > 20480) return {};
+  if (n.row_loads &&
+      n.columns.empty()) {  // cross-entropy's gradient; more rows hide how a ring begins and ends
+    if (rows > 16 * std::uint64_t(std::max(1, device.sm_count))) return {};
+    if (accesses > 5376 && accesses <= 7168) {
+      shape(448, 2, 0, 2);
+      t.persistent = false;
+    } else if (accesses > 8192 && accesses <= 11264) {
+      shape(256, 4, 2, 2);
+    } else if (accesses > 11264 && accesses <= 16384) {
+      shape(256, 8, 0, 2);
+    } else {
+      return {};
+    }
+  } else if (n.fold_size == 2 && n.columns.empty()) {
+    if (!n.expensive || accesses <= 4096 || accesses > 20480) return {};
     if (accesses <= 7680)
       shape(256, 2, 2, 1);
     else if (accesses <= 8192)
@@ -131,6 +173,7 @@ std::optional<RowPlan> fitted_row(const RowNeeds& n, const RowConfig& given, std
       holds    ? n.fold_size > 2 ? std::span<const Range>(kEdgeMoments) : std::span<const Range>(kEdgePlain)
          : n.once ? std::span<const Range>(kOnce)
       : n.fold_size > 2 ? std::span<const Range>(kMoments)
+      : n.row_loads     ? std::span<const Range>(kLossGradient)
       : n.fold_size > 1 ? std::span<const Range>(kSoftmax)
                         : std::span<const Range>(kPlain);
   if (fit(ranges, n, accesses, t, device))
@@ -148,10 +191,38 @@ std::optional<RowPlan> fitted_row(const RowNeeds& n, const RowConfig& given, std
     return RowPlan{t, "read once, statistics alone"};
   }
   if (many)
-    if (auto c = long_row(n, given, accesses, device))
+    if (auto c = long_row(n, given, accesses, rows, device))
       return RowPlan{*c, c->stages       ? text::cat("a ring of ", c->stages, " rows")
                          : c->persistent ? text::cat("persistent clusters of ", c->cluster, " blocks")
                                          : "kept in registers"};
+  return {};
+}
+
+std::optional<RowPlan> fitted_gradient(const RowNeeds& n, const RowConfig& given, std::uint64_t accesses,
+                                       std::uint64_t rows, const runtime::DeviceInfo& device) {
+  const bool bulk = device.max_cluster >= 8 && device.smem_per_block_optin > 200 * 1024;
+  if (!bulk || rows < 2 * std::uint64_t(std::max(1, device.sm_count)) || (accesses & (accesses - 1)) == 0)
+    return {};
+  const bool halves = words(n.inputs, 8) == 8 && words(n.columns, 8) == 4;
+  if (given.elements != 8 || n.inputs.size() != 2 || n.columns.size() != 1 || !halves) return {};
+  const bool one = n.accumulators == 1;
+  const auto rings = given.edges ? one ? std::span<const GradientRing>(kEdgeOneAccumulator)
+                                       : std::span<const GradientRing>(kEdgeTwoAccumulators)
+                     : one ? std::span<const GradientRing>(kOneAccumulator)
+                                 : std::span<const GradientRing>(kTwoAccumulators);
+  for (const auto& r : rings) {
+    const auto slots = std::uint64_t(r.threads) * std::uint64_t(r.loads * r.cluster);
+    if (accesses > slots || 8 * accesses < 7 * slots) continue;
+    const std::uint64_t share = std::min<std::uint64_t>(
+        device.smem_per_sm / std::uint64_t(r.min_blocks) - 1024, device.smem_per_block_optin);
+    const std::uint64_t stage = std::uint64_t(r.threads * r.loads) * 4 * words(n.inputs, given.elements);
+    RowConfig t = given;
+    t.threads = r.threads, t.rows = 1, t.loads = r.loads, t.cluster = r.cluster, t.min_blocks = r.min_blocks;
+    t.stages = int(std::min<std::uint64_t>(6, (share - 2048) / stage)), t.hold_columns = true;
+    t.prefetch = r.ahead == GradientRing::prefetch, t.overlap_exchange = r.ahead == GradientRing::overlap;
+    return RowPlan{t, text::cat("a ring of ", t.stages, " rows", t.cluster > 1 ? " in a cluster" : "",
+                                ", column vectors and sums in registers")};
+  }
   return {};
 }
 

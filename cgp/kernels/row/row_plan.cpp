@@ -327,6 +327,9 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, Fit
       t.edges ? text::cat("aligned between the edges of each row, ", accesses, " wide accesses")
       : wide  ? text::cat("aligned rows, ", accesses, " wide accesses each")
               : text::cat("rows are not 16-byte aligned: ", accesses, " single accesses each");
+  if (wide && n.accumulators)
+    if (auto fitted = fitted_gradient(n, t, accesses, rows, device))
+      return {fitted->config, text::cat(why, "; ", fitted->why)};
   if (wide) {
     if (auto fitted = fitted_row(n, t, accesses, rows, device)) {
       const auto teams = ceil_div(rows, std::uint64_t(fitted->config.rows));

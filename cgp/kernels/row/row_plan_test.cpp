@@ -84,6 +84,10 @@ TEST(row_plan, long_rows_get_what_measured_best) {
   loss.inputs = loss.outputs = {DType::bf16}, loss.fold_size = 2, loss.expensive = loss.row_loads = true;
   EXPECT_EQ(config(loss, 4096, 151936), "512x1_vec8_loads10_cluster4_min_blocks1_persistent");
   EXPECT_EQ(config(loss, 8192, 50304), "448x1_vec8_loads15_stages2_min_blocks1");
+  EXPECT_EQ(config(loss, 1024, 50304), "448x1_vec8_loads8_cluster2_min_blocks2");
+  EXPECT_EQ(config(loss, 1024, 84000), "256x1_vec8_loads11_cluster4_stages2_min_blocks2");
+  EXPECT_EQ(config(loss, 512, 131072), "256x1_vec8_loads8_cluster8_min_blocks2_persistent");
+  EXPECT_EQ(config(loss, 65536, 1000), "32x4_vec8_loads4_min_blocks10");
   EXPECT_EQ(config(loss, 8192, 65536), "512x1_vec8_loads8_cluster2_min_blocks1_persistent");
   RowNeeds softmax = loss;
   softmax.row_loads = false;
@@ -119,7 +123,19 @@ TEST(row_plan, long_rows_get_what_measured_best) {
   EXPECT_EQ(edges(backward(DType::bf16, true), 131200, 1023),
             "32x1_vec8_loads4_stages3_min_blocks12_hold_columns_edges");
   EXPECT_EQ(edges(backward(DType::bf16, true), 4096, 32767),
-            "256x1_vec8_loads4_cluster4_stages3_min_blocks1_hold_columns_prefetch_edges");
+            "128x1_vec8_loads4_cluster8_stages4_min_blocks3_hold_columns_overlap_exchange_edges");
+  EXPECT_EQ(config(backward(DType::bf16, false), 65536, 1000),
+            "128x1_vec8_stages6_min_blocks4_hold_columns_prefetch");
+  EXPECT_EQ(config(backward(DType::bf16, false), 4096, 17696),
+            "384x1_vec8_loads3_cluster2_stages6_min_blocks1_hold_columns_overlap_exchange");
+  EXPECT_EQ(config(backward(DType::bf16, true), 4096, 17696),
+            "192x1_vec8_loads3_cluster4_stages4_min_blocks3_hold_columns_overlap_exchange");
+  EXPECT_EQ(config(backward(DType::bf16, true), 800, 84000),
+            "448x1_vec8_loads3_cluster8_stages5_min_blocks1_hold_columns_prefetch");
+  EXPECT_EQ(edges(backward(DType::bf16, false), 4096, 17717),
+            "192x1_vec8_loads3_cluster4_stages4_min_blocks3_hold_columns_prefetch_edges");
+  EXPECT_EQ(edges(backward(DType::bf16, true), 4096, 17717),
+            "192x1_vec8_loads3_cluster4_stages6_min_blocks2_hold_columns_prefetch_edges");
 }
 
 // Slots that a row has no access for cost as much as those it has.

@@ -2,6 +2,7 @@
 #include "cgp/kernels/gemm/api/gemm_autotune.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <vector>
@@ -100,9 +101,9 @@ void tune_gemm(runtime::Stream& s, GemmPlanner& planner, const GemmProblem& q, c
         const auto kept = update_gemm_table(found, d, /*replace=*/false);
         if (const auto* row = kept.find(p)) winner = *row;
       } catch (const Error& e) {
-        static bool told = false;
-        if (!told) runtime::log(text::cat("measured winners of gemm are not kept: ", e.what()));
-        told = true;
+        static std::atomic<bool> told = false;
+        if (!told.exchange(true))
+          runtime::log(text::cat("measured winners of gemm are not kept: ", e.what()));
       }
       planner.learn(key, *winner);
     }
