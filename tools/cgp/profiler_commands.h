@@ -54,6 +54,7 @@ int profile_cublas(const Context& context, const ProfileOptions& o);
 int profile_cpu(const Context& context, const ProfileOptions& o);  ///< simd, scalar, parallel, scaling
 int profile_quant(const Context& context, const ProfileOptions& o);
 int profile_compare(const Context& context, const ProfileOptions& o);
+int profile_wasm(const Context& context, const ProfileOptions& o);  ///< cmd_profile_wasm.cpp
 
 struct TimeOptions {
   bool against_given = false;
