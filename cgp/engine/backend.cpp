@@ -16,6 +16,11 @@ void demand(bool holds, const char* rule, const auto&... why) {
 
 }  // namespace
 
+void Backend::leave_out(const std::vector<Role>&) {
+  throw Unsupported(ErrorText{"operations that overlap are timed by leaving them out", name(),
+                              "there they run one after the other", "use the profile"});
+}
+
 void check(const Batch& b, const Outputs& out, const Program& p, const BackendOptions& o) {
   const auto rows = int64_t(b.tokens.size()), outputs = int64_t(b.outputs.size());
   const int64_t vocabulary = p.values[std::size_t(p.logits)].width;

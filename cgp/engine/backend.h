@@ -34,7 +34,8 @@ struct Outputs {
   std::span<std::int32_t> greedy;  ///< the token of the greatest logit, of equal ones the least; NaN: -1
 };
 
-enum class CacheType : std::uint8_t { f32, f16, bf16 };
+/// Of keys and values in the cache. e4m3: on devices from sm_90 on; values beyond 448 become 448.
+enum class CacheType : std::uint8_t { f32, f16, bf16, e4m3 };
 enum class ActivationType : std::uint8_t {
   automatic,  ///< what is fastest within 16 bits of exactness
   f32,
@@ -88,6 +89,9 @@ class Backend {
   /// Of each Role, kRoles of them. Times are only taken between set_profile(true) and set_profile(false).
   virtual void set_profile(bool on) = 0;
   virtual std::vector<RoleTime> profile() const = 0;
+  /// Steps from now on leave out the operations of these roles, and their results are wrong: what a step takes less is what
+  /// those take beside the others. Throws Unsupported where set_profile() tells that exactly.
+  virtual void leave_out(const std::vector<Role>& roles);
 };
 
 /// Throws ArgumentError where `batch` breaks a rule above: for every backend's run().

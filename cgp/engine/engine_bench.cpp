@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokens per second of a model file: prompts of several lengths, and sequences that generate together.
 //   cgp_engine_bench FILE [--device cuda:0] [--sequences 1,8,32] [--prompts 512,2048] [--tokens 64] [--rounds 3] [--json]
+//     [--threads N] [--activations int16|int8] [--profile] [--without]
 // Random tokens, greedy, from an empty cache; the median of the rounds. Decoding counts from each batch's first step without
-// a prompt to its last.
+// a prompt to its last. --profile: time of each role's launches, one after the other; --without: by how much a step is shorter
+// without the launches of a role, which on a GPU overlap.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -23,7 +25,7 @@ struct Settings {
   LoadOptions load;
   std::vector<std::int64_t> sequences{1, 8, 32}, prompts{512, 2048};
   std::int64_t tokens = 64, batch_prompt = 128, rounds = 3;
-  bool json = false, profile = false;
+  bool json = false, profile = false, without = false;
 };
 
 std::vector<std::int64_t> numbers(const std::string& s) {
@@ -43,6 +45,8 @@ Settings parse(int argc, char** argv) {
       s.json = true;
     } else if (name == "--profile") {
       s.profile = true;
+    } else if (name == "--without") {
+      s.without = true;
     } else {
       const std::string value = i + 1 < argc ? argv[++i] : "";
       const auto number = std::atoll(value.c_str());
@@ -60,6 +64,8 @@ Settings parse(int argc, char** argv) {
         s.load.context = number;
       else if (name == "--threads")
         s.load.threads = int(number);
+      else if (name == "--activations" && (value == "int16" || value == "int8"))
+        s.load.activations = value == "int8" ? ActivationType::int8 : ActivationType::int16;
       else
         throw ArgumentError(ErrorText{"there is no such option", {}, name, {}});
     }
@@ -110,6 +116,35 @@ Rates run(Backend& backend, std::int64_t sequences, std::int64_t prompt, std::in
   return out;
 }
 
+/// Microseconds of a step of n sequences, median.
+double step_us(Backend& backend, std::int64_t n, const Settings& s) {
+  std::vector<double> us;
+  for (std::int64_t r = 0; r <= s.rounds; ++r) {
+    const double rate = run(backend, n, s.batch_prompt, s.tokens, unsigned(r)).decode;
+    if (r) us.push_back(double(n) / rate * 1e6);
+  }
+  return median(us);
+}
+
+void print_without(Backend& backend, std::int64_t n, const Settings& s) {
+  backend.leave_out({});
+  const double whole = step_us(backend, n, s);
+  std::printf("  %-20s %10.1f us\n", "whole step", whole);
+  std::vector<Role> all;
+  for (int role = 0; role < kRoles; ++role) {
+    const bool there = std::any_of(backend.program().steps.begin(), backend.program().steps.end(),
+                                   [&](const Step& step) { return step.role == Role(role); });
+    if (!there) continue;
+    all.push_back(Role(role));
+    backend.leave_out({Role(role)});
+    std::printf("  %-20s %10.1f us\n", std::string(name(Role(role))).c_str(), whole - step_us(backend, n, s));
+    std::fflush(stdout);
+  }
+  backend.leave_out(all);
+  std::printf("  %-20s %10.1f us\n", "beside all", step_us(backend, n, s));
+  backend.leave_out({});
+}
+
 int bench(const Settings& s) {
   LLM llm = LLM::load(s.file, s.load);
   Backend& backend = llm.backend();
@@ -142,6 +177,7 @@ int bench(const Settings& s) {
       if (r && !(s.profile && r == s.rounds)) rates.push_back(rate);
     }
     if (!rates.empty()) report("decode", n, rates);
+    if (s.without) print_without(backend, n, s);
     if (!s.profile) continue;
     backend.set_profile(false);
     const auto profile = backend.profile();

@@ -48,6 +48,28 @@ void check_memory(const std::string& path, const MemoryEstimate& m) {
                         "use a shorter context or fewer sequences"});
 }
 
+/// Throws ArgumentError that names the first token which differs.
+void require_same_vocabulary(const model::Tokenizer& a, const model::Tokenizer& b, const std::string& file) {
+  const auto &ours = a.vocabulary(), &theirs = b.vocabulary();
+  const auto refuse = [&](std::string why) {
+    throw ArgumentError(ErrorText{"a draft model has the vocabulary of the model", file, std::move(why), {}});
+  };
+  if (ours.size() != theirs.size()) refuse(cat(theirs.size(), " tokens, the model has ", ours.size()));
+  for (std::size_t i = 0; i < ours.size(); ++i)
+    if (a.piece(Token(i)) != b.piece(Token(i)))
+      refuse(
+          cat("token ", i, " is \"", b.piece(Token(i)), "\", that of the model \"", a.piece(Token(i)), "\""));
+}
+
+std::unique_ptr<Backend> make_backend(Program program, std::shared_ptr<const model::Source> file,
+                                      const std::string& path, const std::string& device,
+                                      const BackendOptions& o) {
+  if (device != "cpu")
+    return make_device_backend(std::move(program), std::move(file), runtime::Device::open(device), o);
+  check_memory(path, cpu_memory(program, *file, o));
+  return make_cpu_backend(std::move(program), std::move(file), o);
+}
+
 }  // namespace
 
 LLM::LLM(LLM&&) noexcept = default;
@@ -55,7 +77,8 @@ LLM::~LLM() = default;
 
 LLM LLM::load(const std::string& path, const LoadOptions& o) {
   const auto start = Clock::now();
-  if (o.context < 0 || o.sequences < 1 || o.chunk < 1 || o.lookup_tokens < 0 || o.cache_tokens < 0)
+  if (o.context < 0 || o.sequences < 1 || o.chunk < 1 || o.lookup_tokens < 0 || o.draft_tokens < 0 ||
+      o.cache_tokens < 0)
     throw ArgumentError(
         ErrorText{"context, sequences and chunk are positive",
                   {},
@@ -78,18 +101,24 @@ LLM LLM::load(const std::string& path, const LoadOptions& o) {
   b.batch_invariant = o.batch_invariant;
   b.progress = o.progress;
   b.max_rows = o.chunk, b.max_sequences = o.sequences;
-  b.max_outputs = std::max<int64_t>(b.max_outputs, o.sequences * (1 + o.lookup_tokens));
+  b.max_outputs = std::max<int64_t>(
+      b.max_outputs, o.sequences * (1 + std::max(o.lookup_tokens, o.draft.empty() ? 0 : o.draft_tokens)));
   if (o.embeddings) b.max_outputs = b.max_rows;
   const int64_t pages_of_one = (program.context + b.page_tokens - 1) / b.page_tokens;
   b.pages = o.cache_tokens == 0
                 ? o.sequences * pages_of_one
                 : std::max(pages_of_one, (o.cache_tokens + b.page_tokens - 1) / b.page_tokens);
-  if (o.device == "cpu") {
-    check_memory(path, cpu_memory(program, *llm.file_, b));
-    llm.backend_ = make_cpu_backend(std::move(program), llm.file_, b);
-  } else {
-    llm.backend_ = make_device_backend(std::move(program), llm.file_, runtime::Device::open(o.device), b);
+  const int64_t context = program.context;
+  llm.backend_ = make_backend(std::move(program), llm.file_, path, o.device, b);
+  if (!o.draft.empty()) {
+    const auto file = row_major(model::Source::open(o.draft));
+    require_same_vocabulary(*llm.tokenizer_, model::Tokenizer::open(*file), o.draft);
+    Program small = build(*file, {0});
+    if (small.context > context) small = build(*file, {context});
+    llm.draft_ = make_backend(std::move(small), file, o.draft, o.device, b);
+    llm.scheduling_.draft = llm.draft_.get();
   }
+  llm.scheduling_.draft_tokens = o.draft_tokens;
   llm.scheduling_.lookup_tokens = o.lookup_tokens;
   llm.scheduling_.prompt_rows = o.prompt_rows;
   llm.scheduler_ = std::make_unique<Scheduler>(*llm.backend_, llm.tokenizer_.get(), llm.scheduling_);

@@ -25,6 +25,8 @@ struct LoadOptions {
   std::int64_t cache_tokens = 0;   ///< of all sequences; 0: context * sequences
   std::int64_t prompt_rows = 0;    ///< SchedulerOptions::prompt_rows
   std::int64_t lookup_tokens = 0;  ///< SchedulerOptions
+  std::string draft = {};          ///< a smaller model of the same vocabulary; empty: none
+  std::int64_t draft_tokens = 4;   ///< SchedulerOptions
   bool embeddings = false;         ///< embed() alone; on the processor
   std::function<void(double fraction)> progress = {};
 };
@@ -36,8 +38,8 @@ struct Perplexity {
 
 class LLM {
  public:
-  /// Throws what model::Source::open(), Tokenizer::open() and build() throw, and Error with the numbers where less memory is
-  /// available than it takes.
+  /// Throws what model::Source::open(), Tokenizer::open() and build() throw, Error with the numbers where less memory is
+  /// available than it takes, and ArgumentError where the draft's vocabulary is another.
   static LLM load(const std::string& path, const LoadOptions& options = {});
   LLM(LLM&&) noexcept;
   ~LLM();
@@ -71,7 +73,7 @@ class LLM {
   std::shared_ptr<const model::Source> file_;
   std::unique_ptr<model::Tokenizer> tokenizer_;
   std::shared_ptr<const model::TokenTrie> trie_;
-  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Backend> backend_, draft_;
   SchedulerOptions scheduling_;
   std::unique_ptr<Scheduler> scheduler_;
   double load_seconds_ = 0;

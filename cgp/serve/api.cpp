@@ -275,14 +275,51 @@ ordered_json messages_of(const ordered_json& messages) {
   return out;
 }
 
-/// Tools for the template; their names go to `names`. Null: none.
-ordered_json read_tools(Fields& f, std::vector<std::string>& names) {
+struct Tools {
+  ordered_json for_template;            ///< null: none
+  std::optional<model::Grammar> calls;  ///< of an answer that has to call one of them
+};
+
+/// The text of one call, as tool_calls.h reads it: {"name": …, "arguments": …}. `name` empty: of any function.
+model::Grammar grammar_of_call(const ordered_json& tools, const std::string& name) {
+  ordered_json any = ordered_json::array();
+  for (const auto& tool : tools) {
+    const auto& function = tool["function"];
+    if (!name.empty() && function["name"] != name) continue;
+    const ordered_json none = {{"type", "object"}, {"additionalProperties", false}};
+    any.push_back({{"type", "object"},
+                   {"properties",
+                    {{"name", {{"const", function["name"]}}},
+                     {"arguments", function.contains("parameters") ? function["parameters"] : none}}},
+                   {"required", {"name", "arguments"}},
+                   {"additionalProperties", false}});
+  }
+  const ordered_json schema = any.size() == 1 ? any[0] : ordered_json{{"anyOf", any}};
+  return model::Grammar::from_json_schema(schema.dump(), "tools");
+}
+
+/// The names of functions that may be called go to `names`.
+Tools read_tools(Fields& f, std::vector<std::string>& names) {
   const ordered_json* tools = f.find("tools");
   const ordered_json* choice = f.find("tool_choice");
   f.only("parallel_tool_calls", true);
-  if (choice && *choice != "auto" && *choice != "none")
-    refuse("tool_choice", "'tool_choice' is auto or none; others are not supported", "unsupported_parameter");
-  if (!tools || tools->empty()) return nullptr;
+  std::string wanted;
+  const bool named = choice && choice->is_object();
+  if (named) {
+    const auto function = choice->find("function");
+    if (choice->value("type", "") != "function" || function == choice->end() || !function->is_object() ||
+        !function->contains("name") || !(*function)["name"].is_string())
+      refuse("tool_choice",
+             "'tool_choice' names a function as {\"type\": \"function\", \"function\": {\"name\": …}}");
+    wanted = (*function)["name"].get<std::string>();
+  } else if (choice && *choice != "auto" && *choice != "none" && *choice != "required") {
+    refuse("tool_choice", "'tool_choice' is auto, none, required, or a function");
+  }
+  const bool must = named || (choice && *choice == "required");
+  if (!tools || tools->empty()) {
+    if (must) refuse("tool_choice", "'tool_choice' wants a call, and there are no 'tools'");
+    return {};
+  }
   if (!tools->is_array()) refuse("tools", "'tools' is a list");
   for (const auto& tool : *tools) {
     const bool function = tool.is_object() && tool.value("type", "") == "function" &&
@@ -293,9 +330,15 @@ ordered_json read_tools(Fields& f, std::vector<std::string>& names) {
   }
   if (choice && *choice == "none") {
     names.clear();
-    return nullptr;
+    return {};
   }
-  return *tools;
+  Tools out{*tools, {}};
+  if (!must) return out;
+  if (named && std::find(names.begin(), names.end(), wanted) == names.end())
+    refuse("tool_choice", cat("'tool_choice' names '", wanted, "', which is none of the 'tools'"));
+  if (named) names = {wanted};
+  out.calls = checked("tools", [&] { return grammar_of_call(*tools, wanted); });
+  return out;
 }
 
 /// A text, ids, or a list of these.
@@ -359,7 +402,7 @@ Call parse_chat(std::string_view body, engine::LLM& llm, std::string_view model)
   Call call;
   call.endpoint = Endpoint::chat;
   const ordered_json messages = messages_of(f.at("messages"));
-  const ordered_json tools = read_tools(f, call.tools);
+  const Tools tools = read_tools(f, call.tools);
   engine::Request like;
   read_sampling(f, llm, like);
   read_stream(f, call);
@@ -377,9 +420,9 @@ Call parse_chat(std::string_view body, engine::LLM& llm, std::string_view model)
   f.only("service_tier", "auto");
   auto prompt = checked("messages", [&] {
     return engine::chat_prompt(llm.tokenizer(), model::Value::from_json(messages.dump(), "messages"),
-                               model::Value::from_json(tools.dump(), "tools"));
+                               model::Value::from_json(tools.for_template.dump(), "tools"));
   });
-  make_requests(f, call, llm, like, {std::move(prompt)}, grammar, limit);
+  make_requests(f, call, llm, like, {std::move(prompt)}, tools.calls ? tools.calls : grammar, limit);
   f.end();
   call.echoes.resize(call.requests.size());
   return call;

@@ -7,7 +7,8 @@
 // temperature (default 1), top_p (1), seed (random), stop (a text or up to 16), frequency_penalty, presence_penalty (of the
 // last 64 tokens, the prompt's included), logit_bias; of other servers top_k, min_p, typical_p, repetition_penalty, ignore_eos,
 // grammar (GBNF).
-//   chat: messages (text alone), logprobs, top_logprobs (0 to 20), response_format, tools, tool_choice (auto, none),
+//   chat: messages (text alone), logprobs, top_logprobs (0 to 20), response_format, tools, tool_choice (auto, none,
+//         required, a function: then the answer is one call whose arguments the function's schema admits),
 //         parallel_tool_calls (true)
 //   completions: prompt (a text, ids, or a list of these), echo, logprobs (0 to 20)
 //   embeddings: input (as prompt), encoding_format (float, base64)

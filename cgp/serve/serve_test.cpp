@@ -25,12 +25,11 @@ namespace {
 
 using nlohmann::json;
 
-engine::LLM tiny(engine::LoadOptions o = {}) {
-  static const std::string path = [] {
-    std::string file = testing::TempDir() + "cgp_serve_" + std::to_string(getpid()) + ".gguf";
-    write_file(file, engine::tiny_model({.tokenizer = true, .chat_template = true}).bytes);
-    return file;
-  }();
+engine::LLM tiny(engine::LoadOptions o = {}, bool tools = false) {
+  const std::string path =
+      testing::TempDir() + "cgp_serve_" + std::to_string(getpid()) + (tools ? "_tools.gguf" : ".gguf");
+  write_file(path,
+             engine::tiny_model({.tokenizer = true, .chat_template = !tools, .tool_template = tools}).bytes);
   o.threads = 1;
   return engine::LLM::load(path, o);
 }
@@ -86,6 +85,14 @@ TEST(serve_api, FieldsAreReadOrRefusedByName) {
       {"{" + user + R"(, "stream_options": {}})", "stream_options: "},
       {"{" + user + R"(, "store": true})", "store: "},
       {"{" + user + R"(, "tool_choice": "required"})", "tool_choice: "},
+      {"{" + user + R"(, "tool_choice": "perhaps"})", "tool_choice: 'tool_choice' is auto"},
+      {"{" + user + R"(, "tool_choice": {"type": "function"}})", "tool_choice: 'tool_choice' names"},
+      {"{" + user +
+           R"(, "tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": {"type": "function", "function": {"name": "g"}}})",
+       "tool_choice: 'tool_choice' names 'g', which is none of the 'tools'"},
+      {"{" + user +
+           R"(, "tools": [{"type": "function", "function": {"name": "f", "parameters": {"not": {}}}}], "tool_choice": "required"})",
+       "tools: "},
       {"{" + user + R"(, "tools": [{"type": "function", "function": {"name": "f"}}]})",
        "messages: tokenizer.chat_template: "},
       {"{" + user + R"(, "response_format": {"type": "xml"}})", "response_format: "},
@@ -148,6 +155,38 @@ TEST(serve_api, CallsOfToolsAreFoundHoweverTheTextComes) {
     }
     EXPECT_TRUE(split(R"({"name": "add", "arguments": {}})", size, {}).second.empty());
   }
+}
+
+TEST(serve_api, AnAnswerThatHasToCallAFunctionCallsOne) {
+  engine::LLM llm = tiny({}, true);
+  for (const auto& [choice, name] : {std::pair{R"("required")", ""},
+                                     {R"({"type": "function", "function": {"name": "now"}})", "now"},
+                                     {R"({"type": "function", "function": {"name": "add"}})", "add"}})
+    for (int seed = 0; seed < 4; ++seed) {
+      Call call = parse_chat(text::cat(R"({"messages": [{"role": "user", "content": "Hi"}], "seed": )", seed,
+                                       R"(, "tools": [{"type": "function", "function": {"name": "now"}},
+                    {"type": "function", "function": {"name": "add", "parameters": {"type": "object",
+                    "properties": {"a": {"enum": [1, 2]}}, "required": ["a"], "additionalProperties": false}}}],
+                    "tool_choice": )",
+                                       choice, "}"),
+                             llm, "tiny");
+      engine::Request& r = call.requests.at(0);
+      for (engine::Token space : llm.encode(" \n\t")) r.sampling.logit_bias.emplace_back(space, -100.0f);
+      ToolCallReader reader(call.tools);
+      const std::string text = llm.generate(std::move(r)).text;
+      EXPECT_EQ(reader.push(text), "") << text;
+      const auto rest = reader.finish();
+      ASSERT_EQ(rest.calls.size(), 1u) << text;
+      const ToolCall& made = rest.calls[0];
+      if (*name) {
+        EXPECT_EQ(made.name, name);
+      }
+      const json arguments = json::parse(made.arguments);
+      if (made.name == "now")
+        EXPECT_EQ(arguments, json::object());
+      else
+        EXPECT_TRUE(arguments["a"] == 1 || arguments["a"] == 2) << text;
+    }
 }
 
 /// A server on a thread of its own, which SIGTERM ends.

@@ -7,20 +7,17 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/model/summary/summary.h"
-#include "cgp/profile/contract/compare_programs.h"
-#include "cgp/spec/report/json_text.h"
-#include "cgp/spec/report/report.h"
 #include "cgp/spec/validators.h"
 #include "tools/cgp/commands.h"
+#include "tools/cgp/exit_codes.h"
 #include "tools/cgp/model/model_commands.h"
 #include "tools/cgp/profiler_commands.h"
+#include "tools/cgp/routes.h"
 #include "tools/cgp/terminal.h"
 
 namespace cgp::cli {
@@ -33,6 +30,7 @@ struct CommandLine {
   std::string color = "auto";
   ListOptions list;
   EmitOptions emit;
+  WebOptions web;
   PipelineOptions pipeline;
   RunOptions run;
   ExplainOptions explain;
@@ -95,6 +93,16 @@ void declare_emit(CLI::App& app, CommandLine& c) {
   app.footer(
       "Examples:\n  cgp emit gemm --arch sm_90a m=4096 n=4096 k=4096\n  cgp emit vecadd -o vecadd.ptx && "
       "ptxas -arch=sm_90a vecadd.ptx\n  cgp emit softmax --arch sm_80 --target wgsl dtype=f32");
+}
+
+void declare_web(CLI::App& app, CommandLine& c) {
+  app.add_option("DIR", c.web.folder, "Where index.html goes; made if it is not there")->required();
+  app.add_option("--kernel", c.web.problems,
+                 "\"KERNEL NAME=VALUE ...\"; repeat it. One of each kind without it");
+  app.footer(
+      "Examples:\n  cgp web site\n"
+      "  cgp web site --kernel \"softmax dtype=f32 rows=64 cols=1000\" --kernel \"gemm dtype=f32 m=256 n=256 "
+      "k=256\"");
 }
 
 void declare_run(CLI::App& app, CommandLine& c) {
@@ -230,7 +238,7 @@ void declare_explain(CLI::App& app, CommandLine& c) {
 void declare_inspect(CLI::App& app, CommandLine& c) {
   declare_pipeline(app, c);
   app.get_option("KERNEL")->description(
-      "FILE.gguf, FILE.safetensors or its index; or a kernel that `cgp list` names");
+      "FILE.gguf, FILE.safetensors or its index, a Hugging Face folder; or a kernel that `cgp list` names");
   app.footer(
       "Examples:\n  cgp inspect model.gguf\n  cgp inspect model.gguf --json | jq .parameters\n"
       "  cgp inspect model.safetensors.index.json\n  cgp inspect softmax");
@@ -275,8 +283,8 @@ void declare_model(CLI::App& app, ModelOptions& o) {
       ->capture_default_str();
   app.add_flag("--batch-invariant", o.batch_invariant,
                "A token's bits do not depend on --chunk, whatever the weights' format");
-  app.add_option("--cache", o.cache, "Keys and values: f32, f16, bf16")
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
+  app.add_option("--cache", o.cache, "Keys and values: f32, f16, bf16; on a GPU f16, e4m3")
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "e4m3"}))
       ->capture_default_str();
 }
 
@@ -295,6 +303,9 @@ void declare_sampling(CLI::App& app, GenerateOptions& o) {
                  "Prompt lookup: tokens that are tried at once where the text repeats; 0: off")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  app.add_option("--draft", o.model.draft, "A smaller model of the same vocabulary: the same text, sooner");
+  app.add_option("--draft-tokens", o.model.draft_tokens, "That it writes at once, at most")
+      ->check(CLI::PositiveNumber);
 }
 
 void declare_generate(CLI::App& app, CommandLine& c) {
@@ -511,6 +522,8 @@ const std::vector<Command>& commands() {
          [](const Context& x, const CommandLine& c) { return list(x, c.list); }},
         {"emit", "Print a kernel's PTX, WGSL or SPIR-V", declare_emit,
          [](const Context& x, const CommandLine& c) { return emit(x, c.emit); }},
+        {"web", "Write a page that runs kernels on WebGPU in a browser", declare_web,
+         [](const Context& x, const CommandLine& c) { return web(x, c.web); }},
         {"pipeline", "Follow a kernel from what was recorded to machine code", declare_pipeline,
          [](const Context& x, const CommandLine& c) { return pipeline(x, c.pipeline); }},
         {"inspect", "Say what a model file holds; of a kernel, the same as pipeline", declare_inspect,
@@ -553,61 +566,6 @@ const std::vector<Command>& commands() {
 
 bool asks_for_json(const std::vector<std::string>& args) {
   return std::find(args.begin(), args.end(), "--json") != args.end();
-}
-
-int report(const Error& e, std::string_view kind, int code, bool json, bool color) {
-  if (json) {
-    const nlohmann::ordered_json j = {
-        {"schema", "cgp.error/1"}, {"exit_code", code}, {"error", spec::to_json(e, kind)}};
-    write_out(spec::dumped(j, 2) + "\n");
-  }
-  const char* label = color ? "\x1b[1;31mcgp:\x1b[0m " : "cgp: ";
-  std::fputs(cat(label, e.what(), "\n").c_str(), stderr);
-  return code;
-}
-
-/// Every exception that can leave a command, by what the caller can do about it.
-int guarded(const std::function<int()>& body, bool json, bool color) {
-  const auto show = [&](const Error& e, std::string_view kind, int code) {
-    return report(e, kind, code, json, color);
-  };
-  try {
-    return body();
-  } catch (const Unsupported& e) {
-    return show(e, "Unsupported", kUnavailable);
-  } catch (const ParseError& e) {
-    return show(e, "ParseError", kUsage);
-  } catch (const ArgumentError& e) {
-    return show(e, "ArgumentError", kUsage);
-  } catch (const VerifyError& e) {
-    return show(e, "VerifyError", kUsage);
-  } catch (const BuildError& e) {
-    return show(e, "BuildError", kUsage);
-  } catch (const EmuFault& e) {
-    return show(e, "EmuFault", kCheckFailed);
-  } catch (const DriverError& e) {
-    return show(e, "DriverError", kCheckFailed);
-  } catch (const profile::ProgramFailure& e) {
-    return show(e, "ProgramFailure", kProgramFailed);
-  } catch (const Error& e) {
-    return show(e, "Error", kUsage);
-  } catch (const std::filesystem::filesystem_error& e) {
-    return show(
-        Error(ErrorText{"the file or folder must be usable",
-                        e.path1().empty() ? "the folder for temporary files (TMPDIR)" : e.path1().string(),
-                        e.code().message(),
-                        {}}),
-        "Error", kUsage);
-  } catch (const nlohmann::json::exception& e) {
-    return show(Error(ErrorText{"a JSON file has the fields that cgp writes into it", {}, e.what(), {}}),
-                "ParseError", kUsage);
-  } catch (const std::bad_alloc&) {
-    return show(Error("the machine's memory must suffice for the buffers"), "OutOfMemory", kUnavailable);
-  } catch (const std::exception& e) {
-    return show(
-        Error(ErrorText{cat("unexpected: ", e.what()), {}, {}, "this is a bug in cgp; please report it"}),
-        "Internal", kInternalError);
-  }
 }
 
 /// "run" for "rnu", "--grid" for "--gird".
@@ -671,62 +629,8 @@ void check_command_word(const std::vector<std::string>& args) {
                                 cat("commands: ", text::join(names, " "))});
 }
 
-/// `cgp bench gemm` measures products against cuBLASLt; any other bench is what `cgp time` does.
-void route_bench(std::vector<std::string>& args) {
-  if (args.size() < 2 || args[0] != "bench") return;
-  for (std::size_t i = 1; i < args.size() && args[i] != "--"; ++i)
-    if (args[i] == "gemm" || args[i] == "--help" || args[i] == "-h") return;
-  args[0] = "time";
-}
-
-/// `cgp profile --heap -- PROGRAM` is about a program.
-void route_profile(std::vector<std::string>& args) {
-  if (args.size() > 1 && args[0] == "profile" && (args[1] == "--heap" || args[1] == "--energy"))
-    args.insert(args.begin() + 1, "binary");
-}
-
-/// `cgp trace --flamegraph -- PROGRAM`: the file has a name without one.
-void route_trace(std::vector<std::string>& args) {
-  if (args.empty() || args[0] != "trace") return;
-  for (std::size_t i = 1; i < args.size() && args[i] != "--"; ++i)
-    if (args[i] == "--flamegraph" && (i + 1 == args.size() || args[i + 1].rfind('-', 0) == 0))
-      args[i] = "--flamegraph=flamegraph.svg";
-}
-
-/// `cgp baseline --save NAME FILE` and the like: what is an option to some is a word here.
-void route_baseline(std::vector<std::string>& args) {
-  if (args.size() < 2 || args[0] != "baseline") return;
-  if (args[1] == "--load")
-    args[1] = "show";
-  else if (args[1] == "--save" || args[1] == "--list")
-    args[1].erase(0, 2);
-}
-
-/// `cgp explain ptx FILE` and the like: the file says itself what it is.
-void route_explain(std::vector<std::string>& args) {
-  if (args.size() == 2 && args[0] == "explain" &&
-      (args[1] == "ptx" || args[1] == "cubin" || args[1] == "sass" || args[1] == "simd" || args[1] == "x86" ||
-       args[1] == "wgsl"))
-    throw ArgumentError(
-        ErrorText{"a file to explain is needed", {}, {}, cat("cgp explain ", args[1], " FILE")});
-  if (args.size() < 3 || args[0] != "explain") return;
-  if (args[1] == "wgsl")
-    throw Unsupported(
-        ErrorText{"explaining WGSL needs a reader of it", args[2], "this version has none", {}});
-  if (args.size() > 3 && args[1] == "ptx" && args[2] == "--kernel") args.erase(args.begin() + 2);
-  if (args[2].rfind('-', 0) == 0) return;
-  if (args[1] == "ptx" || args[1] == "cubin" || args[1] == "sass")
-    args.erase(args.begin() + 1);
-  else if (args[1] == "simd" || args[1] == "x86")
-    args[1] = "--x86";
-}
-
 int dispatch(std::vector<std::string> args) {
-  route_bench(args);
-  route_explain(args);
-  route_baseline(args);
-  route_profile(args);
-  route_trace(args);
+  route(args);
   check_command_word(args);
   if (!args.empty() && args[0] == "help") {  // cgp help run = cgp run --help
     args.erase(args.begin());

@@ -386,6 +386,9 @@ class CpuBackend final : public Backend {
 void check_options(const Program& p, const BackendOptions& o) {
   if (const std::string why = reject(p); !why.empty())
     throw ArgumentError(ErrorText{"a program is sound", {}, why, {}});
+  if (o.cache == CacheType::e4m3)
+    throw Unsupported(
+        ErrorText{"the cache of a processor is f32, f16 or bf16", {}, "e4m3 is for GPUs", "use f16"});
   if (o.pages > INT32_MAX / std::max<int64_t>(2 * p.cache_layers, 1))
     throw ArgumentError(ErrorText{
         "a cache has fewer than 2^31 blocks", {}, cat(o.pages, " pages, ", p.cache_layers, " layers"), {}});

@@ -10,6 +10,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/cpu/quant/matmul.h"
+#include "cgp/engine/device/device_elements.h"
 #include "cgp/engine/device/device_experts.h"
 #include "cgp/engine/device/device_plan.h"
 #include "cgp/engine/device/device_weights.h"
@@ -44,40 +45,6 @@ using Bytes = runtime::Buffer<std::uint8_t>;
 /// Sequences with at most so many rows in a step read the cache where it lies; longer ones gather its keys first.
 constexpr int32_t kPagedRows = 8;
 
-/// a + b, f32 and f16.
-class AddOp : public kernels::row::ElementOp {
- public:
-  std::vector<kernels::row::Floats> apply(
-      kernels::row::Kernel&, const std::vector<kernels::row::Floats>& in, const kernels::row::Floats&,
-      const kernels::row::Val<kernels::row::u64>&,
-      const std::vector<kernels::row::Val<kernels::row::u64>>&) const override {
-    std::vector<kernels::row::Floats> out(1);
-    for (std::size_t e = 0; e < in[0].size(); ++e) out[0].push_back(in[0][e] + in[1][e]);
-    return out;
-  }
-};
-
-/// cap * tanh(factor * x / cap), tanh as 1 - 2 / (1 + e^2x).
-class SoftCapOp : public kernels::row::ElementOp {
- public:
-  SoftCapOp(float factor, float cap) : factor_(factor), cap_(cap) {}
-  std::vector<kernels::row::Floats> apply(
-      kernels::row::Kernel&, const std::vector<kernels::row::Floats>& in, const kernels::row::Floats&,
-      const kernels::row::Val<kernels::row::u64>&,
-      const std::vector<kernels::row::Val<kernels::row::u64>>&) const override {
-    using Number = kernels::row::Val<dsl::f32>;
-    std::vector<kernels::row::Floats> out(1);
-    for (const auto& x : in[0]) {
-      const auto e = dsl::ex2<dsl::approx, dsl::ftz>(x * (2.885390081777927f * factor_ / cap_));
-      out[0].push_back(fma(dsl::rcp<dsl::approx, dsl::ftz>(e + 1.0f), -2.0f, Number(1.0f)) * cap_);
-    }
-    return out;
-  }
-
- private:
-  float factor_, cap_;
-};
-
 class DeviceBackend final : public Backend {
  public:
   DeviceBackend(Program program, std::shared_ptr<const model::Source> file, const runtime::Device& device,
@@ -101,7 +68,10 @@ class DeviceBackend final : public Backend {
     for (const RopeTable& t : program_.rope_tables) add_rope_table(t);
     error_ = device.zeros<std::uint32_t>(1, "error flag");
     loader_ = std::make_unique<WeightLoader>(device);
-    for (const Step& s : program_.steps) std::visit([&](const auto& op) { compile(s, op); }, s.operation);
+    for (step_ = 0; step_ < program_.steps.size(); ++step_) {
+      const Step& s = program_.steps[step_];
+      std::visit([&](const auto& op) { compile(s, op); }, s.operation);
+    }
     flush_residual();
     loader_.reset();
     kernels::DecodeProblem widest = decode_problem(std::max<uint64_t>(1, uint64_t(o.max_sequences)), 1);
@@ -132,6 +102,11 @@ class DeviceBackend final : public Backend {
     if (on) std::fill(profile_.begin(), profile_.end(), RoleTime{});
   }
   std::vector<RoleTime> profile() const override { return profile_; }
+  void leave_out(const std::vector<Role>& roles) override {
+    left_out_ = 0;
+    for (Role r : roles) left_out_ |= uint64_t(1) << unsigned(r);
+    graphs_.clear();
+  }
 
   void copy_page(int32_t from, int32_t to) override {
     const uint64_t bytes = cache_shape(program_, options_).bytes() / uint64_t(options_.pages);
@@ -303,8 +278,10 @@ class DeviceBackend final : public Backend {
       n.k = uint64_t(group), n.x = place(in).address, n.ldx = uint64_t(place(in).pitch), n.weight = w.address;
       n.y = place(out).address, n.ldy = uint64_t(place(out).pitch), n.eps = eps, n.pdl = true;
       if (kernels::reject(n).empty()) {
+        const bool fused = product_normalises(in, out, n);
         add(step, out, [=, this](runtime::Stream& s) mutable {
           n.rows = rows(in);
+          if (fused && n.rows == 1) return;
           kernels::decode_norm(s, n);
         });
         return;
@@ -328,6 +305,40 @@ class DeviceBackend final : public Backend {
       }
       layer ? kernels::layer_norm(s, n) : kernels::rms_norm(s, n);
     });
+  }
+  /// A norm that a product of the step does to one row itself.
+  struct FusedNorm {
+    std::size_t step;
+    ValueId in;
+    kernels::DecodeNorm norm;
+  };
+  /// Whether the products that follow read the norm's result alone, and normalise one row when they load it.
+  bool product_normalises(ValueId in, ValueId out, const kernels::DecodeNorm& n) {
+    norm_of_.reset();
+    const Linear* product = only_product(program_, step_ + 1, out);
+    if (!product) return false;
+    for (const Product& p : products_of(*product, program_, *file_))
+      if (!DeviceMatrix::normalises(device_, program_, *file_, p.weights)) return false;
+    norm_of_ = FusedNorm{step_ + 1, in, n};
+    return true;
+  }
+  /// What a product of the step that is compiled reads.
+  struct Input {
+    ValueId value = kNone;
+    std::optional<FusedNorm> norm;
+  };
+  Input input_of(const Linear& o) const {
+    return {o.in, norm_of_ && norm_of_->step == step_ ? norm_of_ : std::nullopt};
+  }
+  void multiply(runtime::Stream& s, const DeviceMatrix& matrix, const Input& in, uint64_t y, int64_t ldy,
+                DeviceMatrix::Options options) {
+    const uint64_t m = rows(in.value);
+    Place x = place(in.value);
+    if (in.norm && m == 1) {
+      x = place(in.norm->in);
+      options.norm = in.norm->norm.weight, options.eps = in.norm->norm.eps;
+    }
+    matrix.multiply(s, m, x.address, uint64_t(x.pitch), y, uint64_t(ldy), workspace_, options);
   }
   void compile(const Step& s, const RmsNorm& o) {
     norm(s, o.in, o.weight, kNone, o.epsilon, o.group, o.out, false);
@@ -354,7 +365,7 @@ class DeviceBackend final : public Backend {
 
   /// A product that ends with the gate, with the sum of the residual stream or with f32 results; false: it does not.
   bool multiply_in_one_launch(const Step& step, const Linear& o) {
-    const ValueId in = o.in, out = o.parts[0].out;
+    const ValueId out = o.parts[0].out;
     const auto products = products_of(o, program_, *file_);
     const bool sum = o.residual != kNone && o.residual == out && place(out).type == DType::f32,
                f32 = o.residual == kNone && place(out).type == DType::f32 && o.parts.size() == 1;
@@ -369,9 +380,8 @@ class DeviceBackend final : public Backend {
                      : sum   ? kernels::WeightOnlyEnd::add_f32
                              : kernels::WeightOnlyEnd::store_f32;
     const auto a = o.gated ? activation_of(o.activation) : kernels::Activation::identity;
-    add(step, out, [=, this, &matrix](runtime::Stream& s) {
-      matrix.multiply(s, rows(in), place(in).address, uint64_t(place(in).pitch), place(out).address,
-                      uint64_t(place(out).pitch), workspace_, {.end = end, .activation = a});
+    add(step, out, [=, this, &matrix, in = input_of(o)](runtime::Stream& s) {
+      multiply(s, matrix, in, place(out).address, place(out).pitch, {.end = end, .activation = a});
     });
     return true;
   }
@@ -402,11 +412,9 @@ class DeviceBackend final : public Backend {
       workspace_bytes_ =
           std::max(workspace_bytes_,
                    matrix.workspace(device_, uint64_t(rows_of(program_.values[std::size_t(out)], options_))));
-      const ValueId in = o.in;
       const uint64_t y = to.address + uint64_t(product.column) * 2;
-      add(step, out, [this, &matrix, in, y, to, order](runtime::Stream& s) {
-        matrix.multiply(s, rows(in), place(in).address, uint64_t(place(in).pitch), y, uint64_t(to.pitch),
-                        workspace_, {.order = order});
+      add(step, out, [this, &matrix, in = input_of(o), y, to, order](runtime::Stream& s) {
+        multiply(s, matrix, in, y, to.pitch, {.order = order});
       });
     }
     const auto a = o.activated && !o.gated ? activation_of(o.activation) : kernels::Activation::identity;
@@ -478,9 +486,9 @@ class DeviceBackend final : public Backend {
   std::optional<kernels::QkvAppend> rotate_and_append(const Attention& o) {
     const Place &q = place(o.q), &k = place(o.k), &v = place(o.v);
     const int64_t d = o.head_dim;
-    if (!merged_rope_ || rope_launch_ + 1 != launches_.size() || merged_rope_->value != o.q ||
-        merged_rope_->head_dim != d || *rope_heads_ != o.heads + o.kv_heads || k.pitch != q.pitch ||
-        v.pitch != q.pitch || k.address != q.address + uint64_t(o.heads * d) * 2 ||
+    if (options_.cache != CacheType::f16 || !merged_rope_ || rope_launch_ + 1 != launches_.size() ||
+        merged_rope_->value != o.q || merged_rope_->head_dim != d || *rope_heads_ != o.heads + o.kv_heads ||
+        k.pitch != q.pitch || v.pitch != q.pitch || k.address != q.address + uint64_t(o.heads * d) * 2 ||
         v.address != k.address + uint64_t(o.kv_heads * d) * 2)
       return {};
     const auto table = std::size_t(merged_rope_->table);
@@ -695,6 +703,7 @@ class DeviceBackend final : public Backend {
   void issue(runtime::Stream& s, bool greedy) {
     for (const Launch& l : launches_) {
       if (l.on_outputs && !outputs_) continue;
+      if (left_out_ >> unsigned(l.role) & 1) continue;
       if (!profiled_) {
         l.queue(s);
         continue;
@@ -764,6 +773,9 @@ class DeviceBackend final : public Backend {
   std::shared_ptr<int64_t> rope_heads_;
   std::map<std::pair<int64_t, bool>, Recorded> graphs_;
   std::vector<RoleTime> profile_;
+  std::size_t step_ = 0;  ///< that is compiled
+  std::optional<FusedNorm> norm_of_;
+  uint64_t left_out_ = 0;  ///< a bit a Role
   bool profiled_ = false;
   const Batch* batch_ = nullptr;
   int64_t rows_ = 0, outputs_ = 0;

@@ -16,7 +16,7 @@ MemoryEstimate device_memory(const Program& program, const model::Source& file, 
                              const BackendOptions& options);
 
 /// `file` is what `program` was built from. Throws Unsupported that names what a program needs and the kernels lack: experts,
-/// other cache types than f16, other activations than automatic.
+/// other cache types than f16 and e4m3, other activations than automatic.
 std::unique_ptr<Backend> make_device_backend(Program program, std::shared_ptr<const model::Source> file,
                                              const runtime::Device& device, const BackendOptions& options);
 

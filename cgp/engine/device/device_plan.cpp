@@ -25,7 +25,7 @@ kernels::Activation activation_of(Activation a) {
 
 kernels::KvCacheShape cache_shape(const Program& p, const BackendOptions& o) {
   kernels::KvCacheShape c;
-  c.type = c.pages = DType::f16;
+  c.type = DType::f16, c.pages = o.cache == CacheType::e4m3 ? DType::e4m3 : DType::f16;
   c.page_count = uint64_t(o.pages), c.page_size = uint64_t(o.page_tokens);
   c.heads = uint64_t(p.kv_heads), c.d = uint64_t(p.head_dim);
   return c;
@@ -41,10 +41,12 @@ void require_supported(const Program& p, const runtime::Device& device, const Ba
     throw ArgumentError(ErrorText{"a program is sound", {}, why, {}});
   if (o.pages < 1 || o.page_tokens < 1 || o.max_rows < 1 || o.max_sequences < 1 || o.max_outputs < 1)
     throw ArgumentError("pages, rows, sequences and outputs of a backend must be positive");
-  if (o.cache != CacheType::f16) lacks("the cache is f16 there");
+  if (o.cache != CacheType::f16 && o.cache != CacheType::e4m3) lacks("the cache is f16 or e4m3 there");
   if (o.activations != ActivationType::automatic) lacks("activations are f16 there, and cannot be chosen");
   if (device.info().cc() < 80)
     lacks(cat("attention over pages needs sm_80, the device has ", device.info().arch));
+  if (o.cache == CacheType::e4m3 && device.info().cc() < 90)
+    lacks(cat("a cache of e4m3 needs sm_90, the device has ", device.info().arch));
   if (p.head_dim % 8) lacks(cat("heads of ", p.head_dim, " elements; multiples of 8 are possible"));
   if (const auto why = kernels::reject(cache_shape(p, o)); !why.empty()) lacks(why);
   for (const Step& s : p.steps) {
@@ -74,6 +76,40 @@ int64_t widest_product(const Program& p) {
     if (const auto* o = std::get_if<Linear>(&s.operation))
       widest = std::max(widest, p.values[std::size_t(o->parts[0].out)].width * (o->gated ? 2 : 1));
   return widest;
+}
+
+namespace {
+struct Access {
+  std::vector<ValueId> read, written;
+};
+Access access_of(const Embedding& o) { return {{}, {o.out}}; }
+Access access_of(const RmsNorm& o) { return {{o.in}, {o.out}}; }
+Access access_of(const LayerNorm& o) { return {{o.in}, {o.out}}; }
+Access access_of(const Linear& o) {
+  Access a{{o.in, o.residual}, {}};
+  for (const auto& part : o.parts) a.written.push_back(part.out);
+  return a;
+}
+Access access_of(const Rope& o) { return {{o.value}, {o.value}}; }
+Access access_of(const Attention& o) { return {{o.q, o.k, o.v}, {o.out}}; }
+Access access_of(const Experts& o) { return {{o.in, o.residual}, {o.out}}; }
+Access access_of(const Add& o) { return {{o.a, o.b}, {o.out}}; }
+Access access_of(const Scale& o) { return {{o.value}, {o.value}}; }
+Access access_of(const SelectRows& o) { return {{o.in}, {o.out}}; }
+}  // namespace
+
+const Linear* only_product(const Program& p, std::size_t step, ValueId value) {
+  const auto* product = step < p.steps.size() ? std::get_if<Linear>(&p.steps[step].operation) : nullptr;
+  if (!product || product->in != value || product->residual == value || value == p.logits) return nullptr;
+  const auto has = [&](const std::vector<ValueId>& all) {
+    return std::find(all.begin(), all.end(), value) != all.end();
+  };
+  for (std::size_t i = step + 1; i < p.steps.size(); ++i) {
+    const Access a = std::visit([](const auto& o) { return access_of(o); }, p.steps[i].operation);
+    if (has(a.read)) return nullptr;
+    if (has(a.written)) break;
+  }
+  return product;
 }
 
 std::vector<Product> products_of(const Linear& o, const Program& p, const model::Source& file) {

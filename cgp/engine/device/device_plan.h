@@ -44,6 +44,8 @@ struct Product {
   std::int64_t column = 0;
 };
 std::vector<Product> products_of(const Linear& o, const Program& p, const model::Source& file);
+/// The product at `step` if it reads `value` and no step does after it, before `value` is written again; else none.
+const Linear* only_product(const Program& p, std::size_t step, ValueId value);
 const Embedding& embedding_of(const Program& p);
 
 kernels::KvCacheShape cache_shape(const Program& p, const BackendOptions& o);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "cgp/base/error.h"
 #include "cgp/engine/cpu/cpu_backend.h"
@@ -91,6 +92,60 @@ TEST(engine_device, LogitsAreThoseInDouble) {
     }
 }
 
+// A router whose experts are nearly alike may choose another one in f16 than in double: from there on a sequence goes another way.
+// Up to there it is as close as any model.
+TEST(engine_device, ExpertsAreOthersOnlyWhereTheyAreNearlyAlike) {
+  const std::vector<std::int32_t> pages{0, 1, 2};
+  const TinyModel m = tiny_model({.architecture = "qwen3moe", .format = "Q8_0"});
+  for (const auto& device : devices()) {
+    const auto backend = backend_of(m, device);
+    std::size_t compared = 0;
+    for (unsigned seed = 1; seed <= 4; ++seed) {
+      const auto tokens = tiny_prompt(16, seed);
+      std::vector<std::int32_t> outputs(tokens.size());
+      std::iota(outputs.begin(), outputs.end(), 0);
+      std::vector<float> logits(tokens.size() * kTinyVocabulary);
+      const BatchSequence s{0, std::int32_t(tokens.size()), 0, pages};
+      backend->run({tokens, {&s, 1}, outputs}, {logits, {}});
+      std::vector<double> margins;
+      auto want = oracle_logits(*m.file, tokens, &margins);
+      const auto tie = std::find_if(margins.begin(), margins.end(), [](double v) { return v < 0.01; });
+      const auto rows = std::size_t(tie - margins.begin());
+      logits.resize(rows * kTinyVocabulary), want.resize(rows);
+      compared += rows;
+      if (rows == 0) continue;
+      EXPECT_LE(greatest_difference(logits, want), 1e-2) << device.info().name << seed;
+    }
+    EXPECT_GE(compared, 16u) << device.info().name;
+  }
+}
+
+// Keys and values of three bits of mantissa.
+TEST(engine_device, ACacheOfEightBits) {
+  const auto tokens = tiny_prompt(30, 1);
+  const std::vector<std::int32_t> pages{5, 2};
+  for (const auto& device : devices()) {
+    const TinyModel m = tiny_model({.format = "Q8_0"});
+    const auto wide = backend_of(m, device), backend = backend_of(m, device, {.cache = CacheType::e4m3});
+    EXPECT_EQ(backend->memory().cache * 2, wide->memory().cache);
+    std::vector<std::int32_t> outputs;
+    std::vector<float> logits(tokens.size() * kTinyVocabulary);
+    for (std::int32_t first : {0, 20, 29}) {
+      const std::int32_t rows = (first == 0 ? 20 : first == 20 ? 29 : 30) - first;
+      outputs.resize(std::size_t(rows));
+      std::iota(outputs.begin(), outputs.end(), 0);
+      const BatchSequence s{0, rows, first, pages};
+      backend->run({std::span(tokens).subspan(std::size_t(first), std::size_t(rows)), {&s, 1}, outputs},
+                   {std::span(logits).subspan(std::size_t(first) * kTinyVocabulary,
+                                              std::size_t(rows) * kTinyVocabulary),
+                    {}});
+    }
+    const double off = greatest_difference(logits, oracle_logits(*m.file, tokens));
+    EXPECT_LE(off, 0.1) << device.info().name;
+    EXPECT_GT(off, 1e-4) << device.info().name;
+  }
+}
+
 // Several requests at once, pages shared, copied and given up: each is what it is alone.
 TEST(engine_device, RequestsTogetherAreEachAsAlone) {
   for (const auto& device : devices()) {
@@ -130,7 +185,10 @@ TEST(engine_device, WhatTheKernelsLackIsNamed) {
     }
     return "";
   };
-  EXPECT_THAT(message({}, {.cache = CacheType::f32}), HasSubstr("the cache is f16"));
+  EXPECT_THAT(message({}, {.cache = CacheType::f32}), HasSubstr("the cache is f16 or e4m3"));
+  EXPECT_THROW(make_cpu_backend(build(*tiny_model({}).file), tiny_model({}).file,
+                                {.pages = 4, .cache = CacheType::e4m3}),
+               Unsupported);
   EXPECT_THAT(message({}, {.activations = ActivationType::int8}), HasSubstr("activations are f16"));
 }
 

@@ -99,6 +99,16 @@ bool DeviceMatrix::packs(const runtime::Device& device, const Program& program, 
   return packed_format_of(device, program, weights, shape_of(program, file, weights)).has_value();
 }
 
+bool DeviceMatrix::normalises(const runtime::Device& device, const Program& program,
+                              const model::Source& file, std::span<const WeightId> weights) {
+  const auto w = shape_of(program, file, weights);
+  const auto format = packed_format_of(device, program, weights, w);
+  if (!format) return false;
+  kernels::WeightOnlyProblem p{*format, DType::f16, 1, w.rows, w.cols};
+  p.norm = 256;
+  return kernels::reject(p).empty();
+}
+
 std::uint64_t DeviceMatrix::staged_bytes(const Program& program, const model::Source& file,
                                          std::span<const WeightId> weights) {
   std::uint64_t bytes = 0;
@@ -150,6 +160,7 @@ void DeviceMatrix::multiply(runtime::Stream& s, std::uint64_t m, std::uint64_t x
     kernels::WeightOnlyProblem p{
         *packed_format_, DType::f16, m, n, cols(), x, ldx, packed_.address() + skipped, y, ldy};
     p.pdl = true, p.end = o.end, p.activation = o.activation, p.order = o.order;
+    p.norm = o.norm, p.eps = o.eps;
     return m <= kStreamedRows ? kernels::weight_only_gemm(s, p) : kernels::weight_wgmma_gemm(s, p);
   }
   const auto* backend = s.device().backend().get();

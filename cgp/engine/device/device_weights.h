@@ -54,6 +54,9 @@ class DeviceMatrix {
   /// Whether weights of one format are packed on the device.
   static bool packs(const runtime::Device& device, const Program& program, const model::Source& file,
                     std::span<const WeightId> weights);
+  /// Whether the product of one row can have its RMSNorm when it loads it (Options::norm).
+  static bool normalises(const runtime::Device& device, const Program& program, const model::Source& file,
+                         std::span<const WeightId> weights);
   std::uint64_t rows() const { return weight_.rows; }
   std::uint64_t cols() const { return weight_.cols; }
   /// Bytes that multiply() needs for m rows.
@@ -63,6 +66,8 @@ class DeviceMatrix {
         kernels::WeightOnlyEnd::store;  ///< weights that are not packed: store, store_f32
     kernels::Activation activation = kernels::Activation::identity;
     kernels::WeightOnlyOrder order = kernels::WeightOnlyOrder::after;
+    std::uint64_t norm = 0;  ///< f32 weight of the RMSNorm of x, which is one row of f32 then; 0: none
+    float eps = 0;
     std::uint64_t first = 0, rows = 0;  ///< of the matrix: those of one expert; 0: all
   };
   /// x and y: addresses of rows ldx and ldy elements apart; x is f16, y what the end says.

@@ -128,10 +128,12 @@ TinyModel tiny_model(const TinyOptions& o) {
     }
   }
   if (o.tokenizer) add_tokenizer(m);
-  if (o.chat_template)
-    m.out.add("tokenizer.chat_template",
-              "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt "
-              "%}assistant:{% endif %}");
+  if (o.chat_template || o.tool_template)
+    m.out.add(
+        "tokenizer.chat_template",
+        std::string(o.tool_template ? "{% for t in tools %}{{ t.function.name }}\n{% endfor %}" : "") +
+            "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt "
+            "%}assistant:{% endif %}");
   m.tensor("token_embd.weight", kTinyVocabulary, kWidth, 0, is_gemma(a) ? 0.1 : 1);
   if (a == "gpt2") m.tensor("position_embd.weight", kTinyContext, kWidth, 0, 0.3);
   for (int i = 0; i < layers; ++i) {
@@ -314,7 +316,7 @@ struct Oracle {
         Doubles projected = times(in + "attn_output.weight", attended, 0, width, in + "attn_output.bias");
         if (is_gemma(a)) projected = norm(projected, in + "post_attention_norm");
         for (std::size_t i = 0; i < width; ++i) x[t][i] += projected[i];
-        Doubles fed = feed(norm(x[t], in + "ffn_norm"), in, inner);
+        Doubles fed = feed(norm(x[t], in + "ffn_norm"), in, inner, margins ? &(*margins)[t] : nullptr);
         if (is_gemma(a)) fed = norm(fed, in + "post_ffw_norm");
         for (std::size_t i = 0; i < width; ++i) x[t][i] += fed[i];
       }
@@ -329,7 +331,7 @@ struct Oracle {
     return out;
   }
 
-  Doubles feed(const Doubles& h, const std::string& in, std::size_t inner) const {
+  Doubles feed(const Doubles& h, const std::string& in, std::size_t inner, double* margin) const {
     if (!f.find_tensor(in + "ffn_gate_inp.weight")) {
       if (a == "gpt2") {
         Doubles up = times(in + "ffn_up.weight", h, 0, inner, in + "ffn_up.bias");
@@ -350,6 +352,7 @@ struct Oracle {
     std::vector<std::size_t> order(experts);
     for (std::size_t e = 0; e < experts; ++e) order[e] = e;
     std::sort(order.begin(), order.end(), [&](auto x, auto y) { return p[x] > p[y]; });
+    if (margin) *margin = std::min(*margin, std::log(p[order[used - 1]] / p[order[used]]));
     double chosen = 0;
     for (std::size_t j = 0; j < used; ++j) chosen += p[order[j]];
     for (std::size_t j = 0; j < used; ++j) {
@@ -365,12 +368,17 @@ struct Oracle {
 
   const model::Gguf& f;
   std::string a;
+  std::vector<double>* margins = nullptr;
 };
 
 }  // namespace
 
-std::vector<Doubles> oracle_logits(const model::Gguf& file, std::span<const std::int32_t> tokens) {
-  return Oracle(file).run(tokens);
+std::vector<Doubles> oracle_logits(const model::Gguf& file, std::span<const std::int32_t> tokens,
+                                   std::vector<double>* margins) {
+  Oracle oracle(file);
+  if (margins) margins->assign(tokens.size(), HUGE_VAL);
+  oracle.margins = margins;
+  return oracle.run(tokens);
 }
 
 }  // namespace cgp::engine

@@ -26,6 +26,7 @@ struct TinyOptions {
   bool experts = false;           ///< of llama; qwen3moe has them anyway
   bool tokenizer = false;         ///< ASCII and <|end|> as byte-level tokens
   bool chat_template = false;     ///< 'role: content' and a new line for each message
+  bool tool_template = false;     ///< the same, with the names of tools before
   std::string without = {};       ///< a tensor or key that is left out
   std::string with = {};          ///< a tensor more, of one value
   std::string misshaped = {};     ///< a tensor with another shape
@@ -35,8 +36,10 @@ TinyModel tiny_model(const TinyOptions& options);
 /// Architectures of tiny_model().
 std::vector<std::string> tiny_architectures();
 
-/// [tokens][vocabulary]
-std::vector<std::vector<double>> oracle_logits(const model::Gguf& file, std::span<const std::int32_t> tokens);
+/// [tokens][vocabulary]. `margins` gets for each token how much more the router gives to the last expert that is chosen than to the
+/// next one, the least of all layers.
+std::vector<std::vector<double>> oracle_logits(const model::Gguf& file, std::span<const std::int32_t> tokens,
+                                               std::vector<double>* margins = nullptr);
 
 /// `count` tokens of the vocabulary.
 std::vector<std::int32_t> tiny_prompt(int count, unsigned seed);

@@ -57,7 +57,7 @@ struct Completion {
   std::string error;                                  ///< for FinishReason::error
   std::int64_t prompt_tokens = 0, reused_tokens = 0;  ///< of the prompt; those that the prefix cache had
   std::int64_t preemptions = 0;
-  std::int64_t drafted_tokens = 0, accepted_tokens = 0;  ///< of prompt lookup
+  std::int64_t drafted_tokens = 0, accepted_tokens = 0;  ///< of prompt lookup and of a draft model
   double prefill_seconds = 0;  ///< from the first step with this request to its first token
   double decode_seconds = 0;   ///< from its first token to its last
 };

@@ -50,11 +50,14 @@ Scheduler::Scheduler(Backend& backend, const model::Tokenizer* tokenizer, Schedu
       tokenizer_(tokenizer),
       options_(options),
       cache_(backend.options().pages, backend.options().page_tokens) {
-  if (options_.chunk < 0 || options_.prompt_rows < 0 || options_.lookup_tokens < 0)
+  if (options_.chunk < 0 || options_.prompt_rows < 0 || options_.lookup_tokens < 0 ||
+      options_.draft_tokens < 0)
     throw ArgumentError(ErrorText{"rows of a step are not negative",
                                   {},
-                                  cat("chunk ", options_.chunk, ", lookup_tokens ", options_.lookup_tokens),
+                                  cat("chunk ", options_.chunk, ", lookup_tokens ", options_.lookup_tokens,
+                                      ", draft_tokens ", options_.draft_tokens),
                                   {}});
+  if (options.draft) drafter_.emplace(*options.draft);
   if (options_.chunk == 0) options_.chunk = backend.options().max_rows;
   if (options_.prompt_rows == 0) options_.prompt_rows = options_.chunk;
 }
@@ -110,6 +113,7 @@ bool Scheduler::is_plain(const Request& r) const {
 }
 
 void Scheduler::release(Job& job) {
+  if (drafter_) drafter_->forget(job.id);
   if (job.sequence) cache_.close(job.sequence);
   job.sequence = 0;
 }
@@ -180,29 +184,49 @@ bool Scheduler::admit() {
   return true;
 }
 
-/// Tokens that followed the last three earlier in the text.
-void Scheduler::draft(Job& job) {
-  job.drafted.clear();
-  if (options_.lookup_tokens == 0 || job.result.ids.empty()) return;
-  if (job.skip_drafts > 0) {
-    --job.skip_drafts;
-    return;
-  }
+/// Tokens that are worth a try, at most `most`.
+int64_t Scheduler::draft_room(Job& job, int64_t most) const {
+  return std::min({most, job.draft_length, job.request.max_tokens - int64_t(job.result.ids.size()) - 1,
+                   backend_.program().context - int64_t(job.known.size())});
+}
+
+/// Tokens that followed the last three earlier in the text. false: there are none.
+bool Scheduler::look_up(Job& job) const {
   const auto& known = job.known;
-  const auto n = int64_t(known.size());
-  const int64_t room =
-      std::min({options_.lookup_tokens, job.draft_length,
-                job.request.max_tokens - int64_t(job.result.ids.size()) - 1, backend_.program().context - n});
+  const auto n = int64_t(known.size()), room = draft_room(job, options_.lookup_tokens);
   constexpr int64_t kMatched = 3;
   for (int64_t at = n - 1; at >= kMatched && room > 0; --at) {
     if (!std::equal(known.end() - kMatched, known.end(), known.begin() + at - kMatched)) continue;
     job.drafted.assign(known.begin() + at, known.begin() + std::min(n, at + room));
-    return;
+    return true;
   }
+  return false;
+}
+
+/// Tokens that may follow, of every sequence that generates.
+void Scheduler::draft() {
+  std::vector<Drafter::Draft> drafts;
+  std::vector<Job*> writers;
+  for (auto& job : running_) {
+    job->drafted.clear();
+    if (int64_t(job->known.size()) - cache_.tokens(job->sequence) != 1 || job->result.ids.empty()) continue;
+    if (job->skip_drafts > 0) {
+      --job->skip_drafts;
+      continue;
+    }
+    if (look_up(*job) || !drafter_) continue;
+    if (const int64_t room = draft_room(*job, options_.draft_tokens); room > 0) {
+      drafts.push_back({job->id, job->known, room, job->sampler, is_plain(job->request)});
+      writers.push_back(job.get());
+    }
+  }
+  if (!drafts.empty()) drafter_->write(drafts);
+  for (std::size_t i = 0; i < drafts.size(); ++i) writers[i]->drafted = std::move(drafts[i].tokens);
 }
 
 void Scheduler::plan() {
   const BackendOptions& o = backend_.options();
+  draft();
   for (bool again = true; again;) {
     again = false;
     jobs_.clear(), sequences_.clear(), tokens_.clear(), outputs_.clear();
@@ -210,7 +234,6 @@ void Scheduler::plan() {
     int64_t outputs_left = o.max_outputs - std::min(o.max_sequences, o.max_outputs);
     for (auto& job : running_) {
       if (int64_t(job->known.size()) - cache_.tokens(job->sequence) != 1) continue;
-      draft(*job);
       if (int64_t(job->drafted.size()) > outputs_left) job->drafted.clear();
       outputs_left -= int64_t(job->drafted.size());
       if (plan_rows(*job, 1 + int64_t(job->drafted.size()))) continue;

@@ -12,6 +12,7 @@
 
 #include "cgp/engine/backend.h"
 #include "cgp/engine/cache/page_cache.h"
+#include "cgp/engine/scheduler/drafter.h"
 #include "cgp/engine/scheduler/request.h"
 #include "cgp/model/sampling/stop_strings.h"
 #include "cgp/model/tokenizer/tokenizer.h"
@@ -27,6 +28,10 @@ struct SchedulerOptions {
   /// Prompt lookup (Saxena, 2023): up to so many tokens that followed the last ones earlier in the text are tried at once, and
   /// kept as far as they are what the sampler draws: results do not change. 0: off.
   std::int64_t lookup_tokens = 0;
+  /// Runs a smaller model of the same vocabulary (drafter.h), which must outlive the scheduler: where the lookup finds nothing, up
+  /// to draft_tokens of its tokens are tried, and kept in the same way. Null: off.
+  Backend* draft = nullptr;
+  std::int64_t draft_tokens = 4;
 };
 
 class Scheduler {
@@ -56,7 +61,9 @@ class Scheduler {
   bool plan_rows(Job& job, std::int64_t wanted);
   bool admit();
   void preempt_last();
-  void draft(Job& job);
+  void draft();
+  std::int64_t draft_room(Job& job, std::int64_t most) const;
+  bool look_up(Job& job) const;
   void take_outputs(std::size_t index, std::size_t first_output);
   bool accept(Job& job, const model::Sampled& sampled);
   void finish(Job& job, FinishReason reason);
@@ -67,6 +74,7 @@ class Scheduler {
   const model::Tokenizer* tokenizer_;
   SchedulerOptions options_;
   PageCache cache_;
+  std::optional<Drafter> drafter_;
   Jobs waiting_, running_;  ///< running_: by admission
   std::unordered_map<RequestId, Completion> ended_;
   RequestId next_ = 1;

@@ -110,6 +110,28 @@ TEST(engine_scheduler, TokensDependOnTheRequestAlone) {
   }
 }
 
+// The same model with coarser weights agrees often, one of another architecture seldom; both draw as the model does or not at all.
+TEST(engine_scheduler, ADraftModelChangesNoToken) {
+  const TinyModel m = tiny_model({});
+  const BackendOptions o{
+      .pages = 400, .page_tokens = 4, .max_rows = 64, .max_sequences = 10, .max_outputs = 99};
+  const Outcome want = run(m, o, {});
+  const auto drafted = [&](const TinyOptions& small, BackendOptions with, BackendOptions of_draft) {
+    const auto draft = backend_of(tiny_model(small), of_draft);
+    return run(m, with, {.draft = draft.get(), .draft_tokens = 3});
+  };
+  const Outcome alike = drafted({.format = "Q8_0"}, o, o), other = drafted({.architecture = "qwen2"}, o, o);
+  EXPECT_EQ(alike.ids, want.ids);
+  EXPECT_EQ(other.ids, want.ids);
+  EXPECT_GT(alike.accepted, 20);
+  EXPECT_LT(other.accepted, alike.accepted);
+  // Pages are short for the model, which preempts; for the draft, which then writes less.
+  BackendOptions few = o, fewest = o;
+  few.pages = 20, fewest.pages = 6, fewest.max_rows = 7, fewest.max_outputs = 2;
+  EXPECT_EQ(drafted({.format = "Q8_0"}, few, o).ids, want.ids);
+  EXPECT_EQ(drafted({.format = "Q8_0"}, o, fewest).ids, want.ids);
+}
+
 TEST(engine_scheduler, PromptLookupTakesSeveralTokensInAStep) {
   const TinyModel m = tiny_model({});
   const auto generate = [&](std::int64_t lookup, int& steps) {

@@ -40,6 +40,10 @@ struct WeightOnlyProblem {
   WeightOnlyEnd end = WeightOnlyEnd::store;
   Activation activation = Activation::identity;  ///< of a gate
   WeightOnlyOrder order = WeightOnlyOrder::after;
+  /// f32 [k]; 0: none. x, one row, is f32 then and its RMSNorm with this weight is multiplied, rounded to the type:
+  /// x / sqrt(mean(x^2) + eps) * norm.
+  std::uint64_t norm = 0;
+  float eps = 1e-6f;
 
   std::uint64_t columns() const { return end == WeightOnlyEnd::gate ? n / 2 : n; }  ///< of y
 };
@@ -68,6 +72,8 @@ struct WeightOnlyConfig {
   WeightOnlyEnd end = WeightOnlyEnd::store;
   Activation activation = Activation::identity;
   WeightOnlyOrder order = WeightOnlyOrder::after;
+  bool norm = false;   ///< x is normalised when it is loaded
+  int min_blocks = 1;  ///< to an SM
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     static constexpr std::string_view formats[] = {"q4_0", "q8_0", "q4_k", "q5_k", "q6_k"};
@@ -80,6 +86,7 @@ struct WeightOnlyConfig {
     v.flag("pdl", c.pdl);
     v.choice("end", kWeightOnlyEnds, c.end), v.choice("activation", kWeightOnlyActivations, c.activation);
     v.choice("order", kWeightOnlyOrders, c.order);
+    v.flag("norm", c.norm), v.number("min_blocks", "blocks", c.min_blocks, 1);
   }
   int block_tiles() const { return (k_tiles + cluster - 1) / cluster; }  ///< of K, of a block
   int parts() const { return cluster * share; }                          ///< that K is cut into

@@ -34,8 +34,8 @@ int WeightOnlyConfig::smem_bytes() const {
   const int x = block_tiles() * (512 * rows + l.groups() * 4 * (rows == 1 ? 1 : 2 * rows) +
                                  (l.has_min && rows > 1 ? 8 * l.groups() * columns : 0));
   const int ring = warps * slots * (y_tiles * l.tile_bytes() + 8);
-  return x + ring + (parts() > 1 ? buffers * rounds * warps * 32 * per_lane : 0) + (rows == 1 ? 512 : 0) +
-         1024;
+  return x + ring + (norm ? 4 * warps : 0) + (parts() > 1 ? buffers * rounds * warps * 32 * per_lane : 0) +
+         (rows == 1 ? 512 : 0) + 1024;
 }
 
 namespace {
@@ -79,28 +79,44 @@ double expected_us(const WeightOnlyConfig& c, std::uint64_t n, int sms) {
 
 }  // namespace
 
-WeightOnlyConfig weight_only_config(const WeightOnlyProblem& p, int sms) {
-  WeightOnlyConfig c{p.type, p.format};
-  c.k_tiles = int((p.k + 255) / 256), c.pdl = p.pdl, c.end = p.end, c.activation = p.activation;
-  if (p.pdl) c.order = p.order;
-  while (std::uint64_t(c.rows) < p.m && c.rows < int(kWeightOnlyMaxRows)) c.rows *= 2;
+namespace {
+
+// slots 0: none fits.
+WeightOnlyConfig chosen(WeightOnlyConfig c, std::uint64_t n, int sms) {
   WeightOnlyConfig best = c;
   best.slots = 0;
   double least = 0;
+  const int most_warps = c.rows > 16 ? 8 : 16;  // registers
   for (int cluster : {1, 2, 4, 8})
     for (int warps : {16, 12, 8}) {
-      if (c.rows > 16 && warps > 8) continue;  // registers
+      if (warps > most_warps) continue;
       for (int share = 1; share <= warps; share *= 2) {
         if (warps % share) continue;
         c.cluster = cluster, c.warps = warps, c.share = share;
-        for (c.y_tiles = 1; c.y_tiles <= (c.rows > 16 && layout(p.format).bits < 8 ? 2 : 1); ++c.y_tiles) {
-          if (!fit(c, p.n, sms)) continue;
-          const double us = expected_us(c, p.n, sms);
+        // With a norm a block has the row, eight times eight elements a thread at most.
+        if (c.norm && (cluster > 1 || c.k_tiles > 8 * warps)) continue;
+        for (c.y_tiles = 1; c.y_tiles <= (c.rows > 16 && layout(c.format).bits < 8 ? 2 : 1); ++c.y_tiles) {
+          if (!fit(c, n, sms)) continue;
+          const double us = expected_us(c, n, sms);
           if (best.slots && us >= least) continue;
           best = c, least = us;
         }
       }
     }
+  return best;
+}
+
+}  // namespace
+
+WeightOnlyConfig weight_only_config(const WeightOnlyProblem& p, int sms) {
+  WeightOnlyConfig c{p.type, p.format};
+  c.k_tiles = int((p.k + 255) / 256), c.pdl = p.pdl, c.end = p.end, c.activation = p.activation;
+  if (p.pdl) c.order = p.order;
+  c.norm = p.norm != 0;
+  while (std::uint64_t(c.rows) < p.m && c.rows < int(kWeightOnlyMaxRows)) c.rows *= 2;
+  WeightOnlyConfig best = chosen(c, p.n, sms);
+  // The next product of a step (pdl) asks for its weights while this one runs.
+  if (best.rows == 1) best.min_blocks = 2;
   return best;
 }
 
@@ -120,6 +136,7 @@ std::string reject(const WeightOnlyProblem& p) {
   if (!p.k || p.k % 32 || p.k > 0x7fffff00)
     return text::cat("k = ", p.k, " is no multiple of 32 from 32 to 2^31 - 256");
   if (p.n > 0x7ffffff0) return text::cat("n = ", p.n, ": less than 2^31 - 16 is possible");
+  if (p.norm && (p.m > 1 || p.norm % 16)) return "norm: one row of x, and a weight at a multiple of 16 bytes";
   if (p.x % 16 || p.ldx % 8) return "x and its rows must lie at multiples of 16 bytes";
   if (p.w % 16) return "packed weights must lie at a multiple of 16 bytes";
   if (auto why = reject_end(p); !why.empty()) return why;
@@ -142,9 +159,11 @@ void weight_only_gemm(runtime::Stream& s, const WeightOnlyProblem& p, const Weig
                                            .w = p.w,
                                            .y = p.y,
                                            .ldy = p.ldy ? p.ldy : p.columns(),
+                                           .norm = p.norm,
                                            .m = std::uint32_t(p.m),
                                            .n = std::uint32_t(p.n),
                                            .k = std::uint32_t(p.k),
+                                           .eps = p.eps,
                                            .y_tiles = tiles};
   const auto kernel = load(s.device(), weight_only_variant(c));
   kernel(

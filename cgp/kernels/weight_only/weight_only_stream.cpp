@@ -71,7 +71,8 @@ class Product {
         results_(k.shared<f32>(c.parts() > 1 ? c.buffers * c.rounds * c.warps * 32 * Sum::count : 4, 128)),
         x_lane_(x_.address() +
                 x_index(Val<u32>(0), lane_ % std::uint32_t(std::min(c.rows, 8)), lane_ / 8u) * 16u),
-        zero_lane_(zeros_.address() + lane_ / 8u * 16u) {}
+        zero_lane_(zeros_.address() + lane_ / 8u * 16u),
+        squares_(k.shared<f32>(c.norm ? c.warps : 4, 16)) {}
 
   void run() {
     multiply_all();
@@ -82,8 +83,8 @@ class Product {
   void multiply_all() {
     if (c_.pdl && c_.order != WeightOnlyOrder::first) griddepcontrol_launch_dependents(k_);
     const bool at_once = !c_.pdl || c_.order == WeightOnlyOrder::beside;
-    std::optional<Units> first;
-    if (at_once) first = load_x(warp_.index * 32u);
+    Units first = units(warp_.index * 32u);
+    if (at_once) load_x(first);
     const BulkRing ring(warp_, c_.warps, c_.slots, Y * l_.tile_bytes());
     const auto first_tile = cluster_ + clusters_ * (warp_.index / std::uint32_t(c_.share));
     const auto stride = clusters_ * std::uint32_t(c_.warps / c_.share);
@@ -106,9 +107,10 @@ class Product {
     if (!at_once) {
       griddepcontrol_wait(k_);
       if (c_.order == WeightOnlyOrder::first) griddepcontrol_launch_dependents(k_);
-      first = load_x(warp_.index * 32u);
+      load_x(first);
     }
-    store_x(*first);
+    if (c_.norm) normalise(first);
+    store_x(first);
     rest_of_x();
     if (one_row())
       k_.if_(warp_.index == 0u, [&] {
@@ -215,8 +217,9 @@ class Product {
   // loads are under way at once.
   static constexpr int kTogether = 8;
   struct Units {
-    std::vector<std::vector<Val<b32>>> words;
     std::vector<Val<u32>> row, unit;
+    std::vector<std::vector<Val<b32>>> words;
+    std::vector<std::vector<Val<f32>>> weights, values;  ///< with a norm
   };
   std::uint32_t row_units() const { return std::uint32_t(c_.block_tiles()) * 32; }
   std::uint32_t threads() const { return std::uint32_t(32 * c_.warps); }
@@ -225,14 +228,33 @@ class Product {
     const auto batches = (each + kTogether - 1) / kTogether;
     return int((each + batches - 1) / batches);
   }
-  Units load_x(const Val<u32>& first) {
+  Units units(const Val<u32>& first) {
     Units u;
     for (int i = 0; i < together(); ++i) {
       const auto at = first + lane_ + std::uint32_t(i) * threads();
       u.row.push_back(at / row_units()), u.unit.push_back(at % row_units());
-      const auto unit = rank_ * row_units() + u.unit.back();
-      const In<b32> x(p_.x + to<u64>(u.row.back()) * p_.ldx * 2u + to<u64>(unit / 4u) * 64u, 0, !c_.pdl);
-      const Val<pred> there = (u.row.back() < p_.m) & (unit < p_.k / 8u);
+      if (c_.norm)
+        u.weights.push_back(eight(In<f32>(p_.norm, 0, true), u.unit.back(), u.unit.back() < p_.k / 8u));
+    }
+    return u;
+  }
+  /// Columns 8 unit ... of a row of f32.
+  static std::vector<Val<f32>> eight(const In<f32>& row, const Val<u32>& unit, const Val<pred>& there) {
+    std::vector<Val<f32>> out;
+    for (int half = 0; half < 2; ++half)
+      for (const auto& v : row.template ld_if<4>(there, unit * 2u + std::uint32_t(half), Val<f32>(0)))
+        out.push_back(v);
+    return out;
+  }
+  void load_x(Units& u) {
+    for (std::size_t i = 0; i < u.row.size(); ++i) {
+      const auto unit = rank_ * row_units() + u.unit[i];
+      const Val<pred> there = (u.row[i] < p_.m) & (unit < p_.k / 8u);
+      if (c_.norm) {
+        u.values.push_back(eight(In<f32>(p_.x + to<u64>(u.row[i]) * p_.ldx * 4u, 0, false), unit, there));
+        continue;
+      }
+      const In<b32> x(p_.x + to<u64>(u.row[i]) * p_.ldx * 2u + to<u64>(unit / 4u) * 64u, 0, !c_.pdl);
       u.words.emplace_back();
       auto& w = u.words.back();
       // Nothing that this launch waited for has made it drop what L1 has of an older x.
@@ -241,14 +263,36 @@ class Product {
                              : x.template ld_if<4>(there, quad_, Val<b32>(0));
       for (const auto& v : words) w.push_back(v);
     }
-    return u;
+  }
+  /// The block has the row of x in its registers: words become those of the normalised row.
+  void normalise(Units& u) {
+    std::vector<Val<f32>> squares{Val<f32>(0)};
+    for (const auto& values : u.values)
+      for (const auto& v : values) squares.push_back(fma(v, v, squares.back()));
+    const auto add = [](const Val<f32>& a, const Val<f32>& b) { return a + b; };
+    squares_.st(warp_.index, reduce(warp_, squares.back(), add));
+    k_.sync();
+    std::vector<Val<f32>> total;
+    for (int w = 0; w < c_.warps; ++w) {
+      const auto part = squares_.ld(w);
+      total.push_back(w ? total.back() + part : part);
+    }
+    const auto scale = rsqrt<approx>(total.back() / to<f32>(p_.k) + p_.eps);
+    for (std::size_t i = 0; i < u.values.size(); ++i) {
+      const auto value = [&](std::size_t e) { return u.values[i][e] * scale * u.weights[i][e]; };
+      u.words.emplace_back();
+      for (std::size_t e = 0; e < 8; e += 2) u.words.back().push_back(pack<T>(value(e), value(e + 1)));
+    }
   }
   void rest_of_x() {
     const std::uint32_t count = row_units() * std::uint32_t(c_.rows),
                         once = threads() * std::uint32_t(together());
     if (count > once)
-      k_.loop(range(warp_.index * 32u + once, Val<u32>(count), Val<u32>(once)),
-              [&](Val<u32> first) { store_x(load_x(first)); });
+      k_.loop(range(warp_.index * 32u + once, Val<u32>(count), Val<u32>(once)), [&](Val<u32> first) {
+        Units u = units(first);
+        load_x(u);
+        store_x(u);
+      });
   }
   void store_x(const Units& u) {
     for (std::size_t i = 0; i < u.words.size(); ++i) {
@@ -519,6 +563,7 @@ class Product {
   Ptr<shared, f32> results_;
   Val<u32> x_lane_;     ///< the row and chunk that the lane names to ldmatrix, in the first 32 columns
   Val<u32> zero_lane_;  ///< 16 of the zeros
+  Ptr<shared, f32> squares_;
   std::vector<std::vector<Val<b32>>> x_now_;
 };
 
@@ -526,8 +571,7 @@ template <class T, int Y, int N>
 void stream_kernel(Kernel& k, WeightOnlyConfig c, WeightOnlyParams<Val> p) {
   k.block(32 * c.warps);
   if (c.cluster > 1) k.cluster(c.cluster);
-  // The next product of a step (pdl) asks for its weights while this one runs.
-  if (c.rows == 1) k.min_blocks(2);
+  if (c.min_blocks > 1) k.min_blocks(c.min_blocks);
   Product<T, Y, N>(k, c, p).run();
 }
 

@@ -39,11 +39,12 @@ std::vector<std::byte> random_weights(WeightFormat f, std::uint64_t n, std::uint
 }
 
 void check(const runtime::Device& device, WeightFormat f, DType type, std::uint64_t m, std::uint64_t n,
-           std::uint64_t k, bool pdl = false, WeightOnlyEnd end = WeightOnlyEnd::store) {
+           std::uint64_t k, bool pdl = false, WeightOnlyEnd end = WeightOnlyEnd::store, bool norm = false) {
   const auto file = random_weights(f, n, k, unsigned(m + n + k));
   std::vector<std::byte> packed(packed_bytes(f, n, k));
   pack_weights(f, n, k, file, packed);
-  const auto x = random_array(type, {m * k}, 1);
+  const auto x = random_array(norm ? DType::f32 : type, {m * k}, 1);
+  const auto scale = random_array(DType::f32, {k}, 3);
   WeightOnlyProblem p{f, type, m, n, k};
   p.pdl = pdl, p.end = end;
   if (end == WeightOnlyEnd::gate) p.activation = Activation::silu;
@@ -52,9 +53,10 @@ void check(const runtime::Device& device, WeightFormat f, DType type, std::uint6
   HostArray y = random_array(f32 ? DType::f32 : type, {m * ldy}, 2);
   const HostArray before = y;
   auto w_at = device.alloc<std::byte>(packed.size()), x_at = device.alloc<std::byte>(x.bytes.size()),
-       y_at = device.alloc<std::byte>(y.bytes.size());
-  w_at.upload(packed), x_at.upload(x.bytes), y_at.upload(y.bytes);
+       y_at = device.alloc<std::byte>(y.bytes.size()), scale_at = device.alloc<std::byte>(4 * k);
+  w_at.upload(packed), x_at.upload(x.bytes), y_at.upload(y.bytes), scale_at.upload(scale.bytes);
   runtime::Stream s(device);
+  if (norm) p.norm = scale_at.address(), p.eps = 1e-3f;
   p.x = x_at.address(), p.w = w_at.address(), p.y = y_at.address(), p.ldy = ldy;
   weight_only_gemm(s, p);
   s.wait();
@@ -65,6 +67,10 @@ void check(const runtime::Device& device, WeightFormat f, DType type, std::uint6
   std::vector<float> row(k);
   std::vector<double> sums(n * m), bounds(n * m), xs;
   for (std::uint64_t i = 0; i < m * k; ++i) xs.push_back(x.at(i));
+  double squares = 0;
+  for (double v : xs) squares += v * v;
+  for (std::uint64_t i = 0; norm && i < k; ++i)
+    xs[i] *= scale.at(i) / std::sqrt(squares / double(k) + double(p.eps));
   for (std::uint64_t j = 0; j < n; ++j) {
     quant::decode(quant::format_named(layout(f).name), std::span(file).subspan(j * file_row, file_row), row);
     for (std::uint64_t i = 0; i < m; ++i) {
@@ -73,7 +79,7 @@ void check(const runtime::Device& device, WeightFormat f, DType type, std::uint6
         const double v = xs[i * k + e] * double(row[e]);
         sum += v, size += std::fabs(v);
       }
-      sums[j * m + i] = sum, bounds[j * m + i] = size * (double(k) + 200) * u32;
+      sums[j * m + i] = sum, bounds[j * m + i] = size * ((double(k) + 200) * u32 + (norm ? u : 0));
     }
   }
   for (std::uint64_t j = 0; j < columns; ++j)
@@ -108,6 +114,13 @@ TEST(weight_only, right_on_the_emulator) {
       check(device, f, type, 21, 70, 1280, type == DType::f16);
       check(device, f, type, 2, 50, 1024, true);
     }
+}
+
+TEST(weight_only, one_row_with_its_norm) {
+  const auto device = runtime::Device::open("emu:sm_90a");
+  check(device, WeightFormat::q4_k, DType::f16, 1, 48, 1024, true, WeightOnlyEnd::gate, true);
+  check(device, WeightFormat::q6_k, DType::bf16, 1, 40, 4096, true, WeightOnlyEnd::store, true);
+  check(device, WeightFormat::q8_0, DType::f16, 1, 40, 608, false, WeightOnlyEnd::store_f32, true);
 }
 
 constexpr WeightOnlyEnd kEnds[] = {WeightOnlyEnd::store_f32, WeightOnlyEnd::add_f32, WeightOnlyEnd::gate};
@@ -165,6 +178,8 @@ TEST(weight_only, right_on_a_gpu) {
       check(device, f, type, 4, 9001, 512);
       for (auto end : kEnds)
         for (std::uint64_t m : {1, 8, 16}) check(device, f, type, m, 2512, 2304, true, end);
+      for (std::uint64_t k : {1024, 4096, 14336})
+        check(device, f, type, 1, 2512, k, true, WeightOnlyEnd::store, true);
     }
 }
 
@@ -179,7 +194,9 @@ TEST(weight_only, what_cannot_run_is_named) {
   EXPECT_THAT(reject(p), ::testing::HasSubstr("n = 40 is no multiple of 16"));
   p.end = WeightOnlyEnd::store, p.activation = Activation::silu;
   EXPECT_THAT(reject(p), ::testing::HasSubstr("an activation is that of a gate"));
-  p.m = 33;
+  p.activation = Activation::identity, p.norm = 256;
+  EXPECT_THAT(reject(p), ::testing::HasSubstr("norm: one row of x"));
+  p.norm = 0, p.m = 33;
   EXPECT_THAT(reject(p), ::testing::HasSubstr("at most 32 rows"));
   std::vector<std::byte> file(100), packed(100);
   EXPECT_THAT(reject(WeightPack{WeightFormat::q4_k, 16, 250}), ::testing::HasSubstr("k = 250"));

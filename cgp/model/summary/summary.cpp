@@ -3,11 +3,13 @@
 
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 
 #include "cgp/base/text.h"
 #include "cgp/model/files/json_cursor.h"
 #include "cgp/model/gguf/gguf.h"
 #include "cgp/model/safetensors/safetensors.h"
+#include "cgp/model/source/source.h"
 #include "cgp/model/unicode/unicode.h"
 
 namespace cgp::model {
@@ -78,14 +80,15 @@ std::string to_json(const GgufValue& value) {
       value.held);
 }
 
-ModelSummary of_gguf(const std::string& path) {
-  const Gguf file = Gguf::open(path);
-  ModelSummary out{"GGUF", text::cat(file.version()), {}, {}};
+ModelSummary of_source(const Source& file, std::string format, std::string version) {
+  ModelSummary out{std::move(format), std::move(version), {}, {}};
   for (const auto& [key, value] : file.metadata())
     out.metadata.emplace_back(unicode::valid(key), to_json(value));
-  for (const GgufTensor& t : file.tensors())
-    out.tensors.push_back(
-        {unicode::valid(t.name), std::string(t.type->name), t.shape, t.elements, t.data.size()});
+  for (const GgufTensor& t : file.tensors()) {
+    std::uint64_t bytes = t.data.size();
+    for (const auto& part : t.parts) bytes += part.size();
+    out.tensors.push_back({unicode::valid(t.name), std::string(t.type->name), t.shape, t.elements, bytes});
+  }
   return out;
 }
 
@@ -111,11 +114,17 @@ std::string ModelSummary::Tensor::shape_text() const {
 bool is_model_file(const std::string& path) {
   for (const char* end : {".gguf", ".safetensors", ".safetensors.index.json"})
     if (path.ends_with(end)) return true;
-  return false;
+  std::error_code none;
+  return std::filesystem::exists(std::filesystem::path(path) / "config.json", none);
 }
 
 ModelSummary summary(const std::string& path) {
-  return path.ends_with(".gguf") ? of_gguf(path) : of_safetensors(path);
+  if (path.ends_with(".gguf")) {
+    const Gguf file = Gguf::open(path);
+    return of_source(file, "GGUF", text::cat(file.version()));
+  }
+  if (std::filesystem::is_directory(path)) return of_source(*Source::open(path), "Hugging Face folder", "");
+  return of_safetensors(path);
 }
 
 }  // namespace cgp::model

@@ -87,7 +87,8 @@ int generate(const Context& context, const GenerateOptions& o) {
                       {"decode", decode},
                       {"load_seconds", llm.load_seconds()},
                       {"memory_bytes", llm.backend().memory().total()}};
-    if (o.model.lookup) j["lookup"] = {{"drafted", done.drafted_tokens}, {"accepted", done.accepted_tokens}};
+    if (o.model.lookup || !o.model.draft.empty())
+      j["lookup"] = {{"drafted", done.drafted_tokens}, {"accepted", done.accepted_tokens}};
     if (o.logprobs)
       for (const model::Sampled& s : done.tokens) j["logprobs"].push_back(logprob_of(s, llm.tokenizer()));
     if (o.profile) j["profile"] = profile_of(llm.backend());

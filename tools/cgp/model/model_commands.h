@@ -26,7 +26,8 @@ struct ModelOptions {
   bool embeddings = false;
   int threads = 0;
   bool batch_invariant = false;
-  std::string device = "cpu", activations = "auto", cache = "f16";
+  std::string device = "cpu", activations = "auto", cache = "f16", draft;
+  long draft_tokens = 4;
 };
 struct GenerateOptions {
   ModelOptions model;

@@ -305,16 +305,7 @@ int profile(const Context& context, const ProfileOptions& o) {
         ErrorText{"NEON not available — use --cross-profile for QEMU-based analysis", {}, {}, {}});
   if (o.what == "quant") return profile_quant(context, o);
   if (o.what == "wasm") return profile_wasm(context, o);
-  if (o.what == "wgpu" && o.target == "native")
-    throw Unsupported(ErrorText{"profiling WebGPU natively needs the wgpu native library (Vulkan or Metal)",
-                                {},
-                                "this version drives none",
-                                "cgp profile kernel --device cuda measures a GPU through its driver"});
-  if (o.what == "wgpu")
-    throw Unsupported(ErrorText{"No browser found — falling back to wgpu native (Vulkan/Metal)",
-                                {},
-                                "and there is no wgpu native library here either",
-                                {}});
+  if (o.what == "wgpu") return profile_wgpu(context, o);
   return profile_cpu(context, o);
 }
 
