@@ -165,8 +165,8 @@ std::vector<Line> examine() {
                           "its .sqlite and CSV files are read, .nsys-rep files are not", "Nsight Systems"));
   lines.push_back(program("compute-sanitizer", "", "machine code can be checked on a GPU",
                           "the emulator checks PTX without it", "part of the CUDA toolkit"));
-  lines.push_back(program("wasmtime", "", "not used yet: this version profiles no WebAssembly",
-                          "nothing is lost: this version profiles no WebAssembly", "wasmtime.dev"));
+  lines.push_back(program("node", "", "functions of WebAssembly are run by it (cgp profile wasm)",
+                          "WebAssembly is not profiled", "apt install nodejs"));
   lines.push_back(browser());
   lines.push_back(cache());
   for (auto& line : profile::measuring_lines()) lines.push_back(std::move(line));

@@ -55,6 +55,7 @@ int profile_cpu(const Context& context, const ProfileOptions& o);  ///< simd, sc
 int profile_quant(const Context& context, const ProfileOptions& o);
 int profile_wgpu(const Context& context, const ProfileOptions& o);  ///< kernels/cmd_profile_wgpu.cpp
 int profile_compare(const Context& context, const ProfileOptions& o);
+int profile_wasm(const Context& context, const ProfileOptions& o);  ///< cmd_profile_wasm.cpp
 
 struct TimeOptions {
   bool against_given = false;

@@ -253,6 +253,16 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
   quant->add_option("--save", p.save, "Write the profile to this file (with --all: the first)")
       ->check(writable());
   quant->footer("Example:\n  cgp profile quant --kernel q4k_gemv --size 4096x1x4096");
+  CLI::App* wasm = sub(app, "wasm", "A function of a WebAssembly module: its time, its instructions", p.what);
+  wasm->add_option("MODULE", p.library, "File of the module (.wasm)")->required();
+  wasm->add_option("--function", p.function, "As it is exported; _start, or the only one");
+  wasm->add_option("--args", p.signature, "Its arguments: numbers, joined by commas");
+  wasm->add_option("--size", p.size, "Its only argument")->excludes("--args");
+  wasm->add_option("--seconds", p.budget, "To spend on timing")
+      ->check(at_least(0, true))
+      ->capture_default_str();
+  wasm->add_option("--save", p.save, "Write the profile to this file")->check(writable());
+  wasm->footer("Example:\n  cgp profile wasm kernels.wasm --function dot --size 4096");
   CLI::App* wgpu = sub(
       app, "wgpu", "Transfers and the roofline of a WebGPU or Vulkan device, and a kernel under it", p.what);
   wgpu->add_option("KERNEL", p.command,
@@ -264,7 +274,7 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
       ->check(CLI::IsMember({"web", "native"}))
       ->capture_default_str();
   wgpu->footer("Example:\n  cgp profile wgpu softmax dtype=f32 rows=64 cols=1000 --device vulkan:0");
-  for (const char* name : {"metal", "neon", "wasm"}) {
+  for (const char* name : {"metal", "neon"}) {
     CLI::App* s = sub(app, name, "Says what it would need", p.what);
     s->add_option("ARGUMENTS", p.command, "")->group("");
     s->footer(std::string("Example:\n  cgp profile ") + name);

@@ -217,7 +217,7 @@ Headline headline_of(const ordered_json& section, double wall_seconds) {
     return {format("ONE FUNCTION OF PYTHON: {} takes {:.0f} % of the processor time with the machine code "
                    "for it ({})",
                    fitted(visible(word(python[0], "name")), 60), number_in(python[0], "self_pct"),
-                   std::filesystem::path(word(python[0], "file")).filename().string()),
+                   fitted(std::filesystem::path(word(python[0], "file")).filename().string(), 40)),
             {"what it computes number by number takes a NumPy operation, or a function in C, a fraction of "
              "the time",
              "the functions of the interpreter below say whether it computes, allocates or looks names up",

@@ -105,14 +105,13 @@ std::string changes_text(const std::vector<FunctionChange>& changes, int width) 
   for (std::size_t i = 0; i < std::min<std::size_t>(12, changes.size()); ++i) {
     const auto& c = changes[i];
     table.row({time_text(c.before_s * 1e6), time_text(c.after_s * 1e6), signed_time(c.change_s()),
-               c.certain() ? "" : "within 3 standard errors",
-               fitted(visible(c.name), std::size_t(std::max(24, width - 86))),
-               fitted(visible(c.module), 24)});
+               c.certain() ? "" : "within error",
+               fitted(visible(c.name), std::size_t(std::max(16, width - 66))),
+               fitted(visible(c.module), 16)});
   }
   return changes.empty()
              ? ""
-             : "processor time by function; one run each, and errors are those of sampling alone\n" +
-                   table.text();
+             : "processor time by function; one run each; error: 3 sigma of the samples\n" + table.text();
 }
 
 std::string changes_html(const ordered_json& before, const ordered_json& after,

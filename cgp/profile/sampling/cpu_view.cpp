@@ -189,11 +189,11 @@ std::string cpu_text(const ordered_json& section, int width) {
   const auto headline = headline_of(section, number(section, "wall_s"));
   if (!headline.bound_by.empty()) out += wrapped("", headline.bound_by, width);
   if (const auto python = rows_in(section, "python"); !python.empty()) {
-    Table table({"self", "total", "<functions of Python, with the machine code for them", "<in"});
+    Table table({"self", "total", "<function of Python", "<in"});
     for (std::size_t i = 0; i < std::min<std::size_t>(10, python.size()); ++i)
       table.row({format("{:.1f} %", number(python[i], "self_pct")),
                  format("{:.1f} %", number(python[i], "total_pct")),
-                 fitted(visible(word(python[i], "name")), std::size_t(std::max(52, width - 50))),
+                 fitted(visible(word(python[i], "name")), std::size_t(std::max(24, width - 46))),
                  fitted(visible(word(python[i], "file")), 26)});
     out += table.text();
   }

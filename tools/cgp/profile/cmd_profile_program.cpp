@@ -304,9 +304,7 @@ int profile(const Context& context, const ProfileOptions& o) {
     throw Unsupported(
         ErrorText{"NEON not available — use --cross-profile for QEMU-based analysis", {}, {}, {}});
   if (o.what == "quant") return profile_quant(context, o);
-  if (o.what == "wasm")
-    throw Unsupported(
-        ErrorText{"profiling WebAssembly needs wasmtime", {}, "this version runs no WebAssembly engine", {}});
+  if (o.what == "wasm") return profile_wasm(context, o);
   if (o.what == "wgpu") return profile_wgpu(context, o);
   return profile_cpu(context, o);
 }
