@@ -59,8 +59,8 @@ TEST(quantized_matmul, the_gradient_of_the_input) {
 TEST(quantized_matmul, one_to_four_rows_are_decoded_in_registers) {
   for (auto format : {"q4_0", "q8_0", "q5_1"})
     run(format, "f16", "2", "9", "96", "sm_75"), run(format, "f32", "1", "17", "320", "sm_80");
-  run("nf4", "f16", "2", "9", "128", "sm_75"), run("mxfp4", "f32", "2", "9", "96", "sm_75"), run("q4_k", "f16", "1", "3", "768", "sm_75"),
-      run("q6_k", "bf16", "4", "3", "256", "sm_80");
+  run("nf4", "f16", "2", "9", "128", "sm_75"), run("mxfp4", "f32", "2", "9", "96", "sm_75"),
+      run("q4_k", "f16", "1", "3", "768", "sm_75"), run("q6_k", "bf16", "4", "3", "256", "sm_80");
   run("bnb_nf4", "f16", "1", "9", "72", "sm_75", "0", "64"),
       run("bnb_nf4", "f32", "3", "2", "64", "sm_86", "0", "8");
   QuantizedMatmul p;
