@@ -72,7 +72,9 @@ class Product {
         x_lane_(x_.address() +
                 x_index(Val<u32>(0), lane_ % std::uint32_t(std::min(c.rows, 8)), lane_ / 8u) * 16u),
         zero_lane_(zeros_.address() + lane_ / 8u * 16u),
-        squares_(k.shared<f32>(c.norm ? c.warps : 4, 16)) {}
+        squares_(k.shared<f32>(c.norm ? c.warps : 4, 16)) {
+    if (const int rest = c.smem_kb * 1024 - c.smem_bytes(); rest > 0) k.smem(rest, 16);
+  }
 
   void run() {
     multiply_all();
