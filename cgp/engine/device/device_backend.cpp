@@ -321,8 +321,7 @@ class DeviceBackend final : public Backend {
     if (reader) norm_of_ = FusedNorm{step_ + 1, in, n};
     return reader;
   }
-  /// What a product of the step that is compiled reads.
-  struct Input {
+  struct Input {  ///< of the product that is compiled
     ValueId value = kNone;
     std::optional<FusedNorm> norm;
   };
