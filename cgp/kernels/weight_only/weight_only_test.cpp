@@ -185,6 +185,19 @@ TEST(weight_only, side_by_side) {
   }
 }
 
+// A launch beside another one has waited for nothing: x may lie in L1 as it was.
+TEST(weight_only, what_runs_beside_reads_x_past_l1) {
+  for (bool norm : {false, true})
+    for (auto order : {WeightOnlyOrder::first, WeightOnlyOrder::beside}) {
+      WeightOnlyProblem p{WeightFormat::q6_k, DType::f16, 1, 64, 512};
+      p.pdl = true, p.order = order, p.norm = norm ? 256 : 0;
+      const std::vector<Variant> one{weight_only_variant(weight_only_config(p, 132))};
+      const auto images = cgp::testing::images_for({"sm_90a"}, one);
+      const bool past = images.at(0).image.ptx->find("ld.relaxed.gpu") != std::string::npos;
+      EXPECT_EQ(past, order == WeightOnlyOrder::beside) << norm;
+    }
+}
+
 TEST(weight_only, right_on_a_gpu) {
   runtime::Device device;
   try {
