@@ -19,7 +19,7 @@ install(TARGETS cgp_c EXPORT cgp LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COM
         FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT c)
 if(CGP_BUILD_TOOLS)
   # The command looks for its injection library beside itself.
-  install(TARGETS cgp cgp_inject cgp_heap RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT cli
+  install(TARGETS cgp cgp_inject cgp_heap cgp_sample RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT cli
           LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT cli)
 endif()
 

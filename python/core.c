@@ -721,6 +721,7 @@ END
 #include "core_kernel.inc"
 #include "core_quantized.inc"
 #include "core_llm.inc"
+#include "core_optimizer.inc"
 
 #define METHOD(name) {#name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL}
 static PyMethodDef methods[] = {METHOD(set_exceptions), METHOD(version),     METHOD(device_open), METHOD(device_info),
@@ -751,6 +752,8 @@ static PyMethodDef methods[] = {METHOD(set_exceptions), METHOD(version),     MET
                                 METHOD(alloc_named), METHOD(module_load),
                                 METHOD(module_free),    METHOD(module_kernels), METHOD(kernel_open), METHOD(kernel_free),
                                 METHOD(kernel_info),    METHOD(kernel_launch),
+                                METHOD(optimizer_chunks), METHOD(optimizer_norm), METHOD(optimizer_control),
+                                METHOD(optimizer_update), METHOD(optimizer_clip), METHOD(torch_key),
                                 {NULL, NULL, 0, NULL}};
 static PyModuleDef module = {PyModuleDef_HEAD_INIT, "cgp._core", "The C interface of cgp.", -1, methods, NULL, NULL, NULL, NULL};
 PyMODINIT_FUNC PyInit__core(void);

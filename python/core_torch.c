@@ -25,7 +25,7 @@ enum {
   GIVEN
 };
 static PyObject* given[GIVEN];
-static PyObject *is_cuda, *requires_grad, *shape_name, *dtype_name, *level_name;
+static PyObject *is_cuda, *requires_grad, *shape_name, *dtype_name, *level_name, *grad_name;
 
 /* Handles of streams that were seen; they live as long as the process. */
 static struct {
@@ -66,7 +66,7 @@ PyObject* py_torch_use(PyObject* self, PyObject* const* a, Py_ssize_t n) {
   is_cuda = PyUnicode_InternFromString("is_cuda"),
   requires_grad = PyUnicode_InternFromString("requires_grad");
   shape_name = PyUnicode_InternFromString("shape"), dtype_name = PyUnicode_InternFromString("dtype");
-  level_name = PyUnicode_InternFromString("_current_level");
+  level_name = PyUnicode_InternFromString("_current_level"), grad_name = PyUnicode_InternFromString("grad");
   for (int i = 0; i < GIVEN; ++i) {
     Py_INCREF(a[i]);
     Py_XDECREF(given[i]);
@@ -284,4 +284,34 @@ out:
   Py_XDECREF(size);
   Py_XDECREF(stride);
   return result;
+}
+
+/* a list of parameters -> what changes when one of them, its memory or its gradient's does, as bytes; None: a gradient is sparse */
+PyObject* py_torch_key(PyObject* self, PyObject* const* a, Py_ssize_t n) {
+  (void)self;
+  if (n != 1 || !PyList_Check(a[0])) return PyErr_SetString(PyExc_TypeError, "torch_key() takes a list"), NULL;
+  if (!ready()) return NULL;
+  const Py_ssize_t count = PyList_Size(a[0]);
+  PyObject* key = PyBytes_FromStringAndSize(NULL, count * 32);
+  for (Py_ssize_t i = 0; key && i < count; ++i) {
+    PyObject* p = PyList_GetItem(a[0], i);
+    PyObject* g = PyObject_GetAttr(p, grad_name);
+    uint64_t words[4] = {(uint64_t)(uintptr_t)p, 0, 0, 0};
+    PyObject* memory = g ? call1(DATA_PTR, p) : NULL;
+    if (memory) words[1] = PyLong_AsUnsignedLongLong(memory);
+    if (memory && g != Py_None) {
+      PyObject* address = call1(DATA_PTR, g);
+      if (address) words[2] = PyLong_AsUnsignedLongLong(address), words[3] = 1u + (is_true(call1(IS_CONTIGUOUS, g)) > 0);
+      Py_XDECREF(address);
+    }
+    Py_XDECREF(memory);
+    Py_XDECREF(g);
+    memcpy(PyBytes_AsString(key) + i * 32, words, 32);
+    if (PyErr_Occurred()) {
+      PyErr_Clear();
+      Py_DECREF(key);
+      Py_RETURN_NONE;
+    }
+  }
+  return key;
 }

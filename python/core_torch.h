@@ -27,3 +27,4 @@ PyObject* py_torch_use(PyObject* self, PyObject* const* a, Py_ssize_t n);
 PyObject* py_torch_way(PyObject* self, PyObject* const* a, Py_ssize_t n);
 PyObject* py_torch_stream(PyObject* self, PyObject* const* a, Py_ssize_t n);
 PyObject* py_torch_empty(PyObject* self, PyObject* const* a, Py_ssize_t n);
+PyObject* py_torch_key(PyObject* self, PyObject* const* a, Py_ssize_t n);

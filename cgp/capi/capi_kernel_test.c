@@ -151,6 +151,8 @@ static void test_struct(void) {
   cgp_kernel_free(nothing);
 }
 
+int optimizer_failures(cgp_device* device, cgp_stream* stream); /* capi_optimizer_test.c */
+
 int main(int argc, char** argv) {
   OK(cgp_device_open(argc > 1 ? argv[1] : "emu:sm_90a", &device));
   if (!device) return 1;
@@ -167,6 +169,7 @@ int main(int argc, char** argv) {
   cgp_module_free(module); /* the kernel stays */
   test_launch();
   cgp_kernel_free(scale);
+  failures += optimizer_failures(device, stream);
   cgp_stream_free(stream);
   cgp_device_free(device);
   if (!failures) printf("all right\n");

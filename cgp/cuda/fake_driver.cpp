@@ -581,6 +581,11 @@ CUresult cuStreamBeginCapture(CUstream s, int) {
   ++control.live_handles;
   return kSuccess;
 }
+CUresult cuStreamIsCapturing(CUstream s, int* status) {
+  ENTER();
+  *status = s && s->capture ? 1 : 0;
+  return kSuccess;
+}
 CUresult cuStreamEndCapture(CUstream s, CUgraph* g) {
   ENTER();
   *g = s->capture;

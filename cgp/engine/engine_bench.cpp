@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokens per second of a model file: prompts of several lengths, and sequences that generate together.
 //   cgp_engine_bench FILE [--device cuda:0] [--sequences 1,8,32] [--prompts 512,2048] [--tokens 64] [--rounds 3] [--json]
-//                    [--profile] [--without]
+//     [--threads N] [--activations int16|int8] [--profile] [--without]
 // Random tokens, greedy, from an empty cache; the median of the rounds. Decoding counts from each batch's first step without
 // a prompt to its last. --profile: time of each role's launches, one after the other; --without: by how much a step is shorter
 // without the launches of a role, which on a GPU overlap.
@@ -64,6 +64,8 @@ Settings parse(int argc, char** argv) {
         s.load.context = number;
       else if (name == "--threads")
         s.load.threads = int(number);
+      else if (name == "--activations" && (value == "int16" || value == "int8"))
+        s.load.activations = value == "int8" ? ActivationType::int8 : ActivationType::int16;
       else
         throw ArgumentError(ErrorText{"there is no such option", {}, name, {}});
     }

@@ -82,6 +82,7 @@ class Queue {
   virtual void wait_for(const EventState& e) = 0;
   virtual void wait() = 0;
   virtual bool complete() = 0;
+  virtual bool capturing() { return false; }
   virtual void begin_capture() = 0;
   virtual std::shared_ptr<GraphState> end_capture() = 0;
   virtual void abandon_capture() noexcept = 0;

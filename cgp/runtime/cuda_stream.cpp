@@ -166,6 +166,14 @@ class CudaQueue final : public Queue {
     api().check(r, "cuStreamQuery");
     return true;
   }
+  // A borrowed stream may be captured by its owner. What cannot be asked (the default stream while another is captured)
+  // must not be waited for either.
+  bool capturing() override {
+    if (!api().cuStreamIsCapturing) return capturing_;
+    b_.context();
+    int status = 0;
+    return api().cuStreamIsCapturing(stream_, &status) != cuda::kSuccess || status != 0;
+  }
   void begin_capture() override {
     b_.context();
     api().call<&Api::cuStreamBeginCapture>(stream_, cuda::kCaptureRelaxed);

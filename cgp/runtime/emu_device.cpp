@@ -140,6 +140,7 @@ class EmuQueue final : public Queue {
     throw_pending();
     return true;
   }
+  bool capturing() override { return capture() != nullptr; }
   void begin_capture() override {
     if (capture()) throw ArgumentError("this stream is being captured already");
     capture_ = std::make_shared<EmuCapture>();

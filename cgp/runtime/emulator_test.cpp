@@ -195,7 +195,12 @@ TEST_F(emulator, captured_work_is_replayed) {
   s.zero(y).wait();
   EXPECT_EQ(y.to_vector()[0], 0.f);
   EXPECT_THROW(s.replay(Graph()), ArgumentError);
-  EXPECT_THROW(s.capture([](Stream& c) { c.wait(); }), ArgumentError);
+  EXPECT_FALSE(is_capturing(s));
+  EXPECT_THROW(s.capture([](Stream& c) {
+    EXPECT_TRUE(is_capturing(c));
+    c.wait();
+  }),
+               ArgumentError);
 }
 TEST_F(emulator, a_graph_outlives_the_stream_that_recorded_it) {
   const Buffer<float> x = d.upload<float>(std::vector<float>(64, 1.f));

@@ -384,7 +384,9 @@ TEST_F(fake_gpu, captured_work_runs_at_replay_only) {
     g = s.capture([&](Stream& c) {
       fill(c, Dim3{1}, out, 4);
       add(c, Dim3{1}, out, 4);
+      EXPECT_TRUE(is_capturing(Stream::borrow(d, c.native_handle())));
     });
+    EXPECT_FALSE(is_capturing(s));
     EXPECT_EQ(out.to_vector(), (std::vector<std::uint32_t>{0, 0, 0, 0}));
     EXPECT_EQ(g.size(), 2u);
     s.replay(g).replay(g).wait();

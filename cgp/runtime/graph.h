@@ -14,6 +14,10 @@ namespace cgp::runtime {
 
 class GraphBuilderState;
 
+/// Whether a stream's work is being recorded for a graph, by Stream::capture or by the owner of a borrowed stream: nothing
+/// may wait for it then.
+bool is_capturing(const Stream& s);
+
 class GraphBuilder {
  public:
   /// A piece of work that later ones can name as a dependency.

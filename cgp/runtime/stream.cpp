@@ -173,6 +173,7 @@ Stream& Stream::wait_for(const Event& event) {
 }
 void Stream::wait() { queue().wait(); }
 bool Stream::is_complete() const { return queue().complete(); }
+bool is_capturing(const Stream& s) { return s.queue().capturing(); }
 
 Graph Stream::capture(const std::function<void(Stream&)>& work) {
   queue().begin_capture();

@@ -325,7 +325,7 @@ Claim sentence(const std::string& id, const std::string& what, const std::vector
           false,
           false,
           [arguments] {
-            return run_self(arguments, {{"PATH", "/nonexistent"}});
+            return run_self(arguments, {{"PATH", "/nonexistent"}, {"CGP_WGPU_NATIVE", "/nonexistent"}});
           },
           [expected](const json& j) -> std::string {
             if (j.at("code") != 3) return "the exit code is " + j.at("code").dump();

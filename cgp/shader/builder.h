@@ -35,8 +35,6 @@ enum class Unary : std::uint8_t {
   inverse_sqrt,
   exp2,
   log2,
-  sin,
-  cos,
   tanh,
   popcount,       ///< u32
   leading_zeros,  ///< u32; 32 for 0

@@ -112,10 +112,6 @@ class Spirv final : public Builder {
         return glsl(a.type, Exp2, {a.id});
       case Unary::log2:
         return glsl(a.type, Log2, {a.id});
-      case Unary::sin:
-        return glsl(a.type, Sin, {a.id});
-      case Unary::cos:
-        return glsl(a.type, Cos, {a.id});
       case Unary::tanh:
         return glsl(a.type, Tanh, {a.id});
       case Unary::popcount:

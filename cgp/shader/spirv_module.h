@@ -133,8 +133,6 @@ enum Glsl : Word {
   FAbs = 4,
   Floor = 8,
   Ceil = 9,
-  Sin = 13,
-  Cos = 14,
   Tanh = 21,
   Exp2 = 29,
   Log2 = 30,

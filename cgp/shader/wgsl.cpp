@@ -141,10 +141,6 @@ class Wgsl final : public Builder {
         return function("exp2");
       case Unary::log2:
         return function("log2");
-      case Unary::sin:
-        return function("sin");
-      case Unary::cos:
-        return function("cos");
       case Unary::tanh:
         use(Library::tanh_f32);
         return function("tanh_f32");

@@ -87,7 +87,8 @@ std::shared_ptr<const Api> Api::load(const std::string& library) {
 
 std::shared_ptr<const Api> Api::get() {
   static std::mutex mutex;
-  static std::shared_ptr<const Api> api;
+  // Never destroyed: at the end of the process drivers may be gone before we are.
+  static auto& api = *new std::shared_ptr<const Api>;
   std::lock_guard lock(mutex);
   if (!api) api = load();
   return api;

@@ -10,7 +10,7 @@ caller's current stream, or NumPy arrays, and run on the emulator (or the device
 array([0.25, 0.25, 0.25, 0.25], dtype=float32)
 
 With PyTorch installed, `cgp.ops` are operators that work under autograd, `torch.compile` and CUDA graphs,
-`cgp.nn.functional` has drop-ins for functions of `torch.nn.functional`, and `cgp.patch(model)` puts them into a
+`cgp.nn.functional` has drop-ins for functions of `torch.nn.functional`, `cgp.optim` optimizers, and `cgp.patch(model)` puts them into a
 Hugging Face model.
 """
 from importlib.util import find_spec
@@ -23,6 +23,7 @@ from ._functions import (activate, add, argmax, attention, cross_entropy, cumsum
 from ._cache import PagedKVCache, PagedSteps
 from ._kernel import Kernel, Module, TensorMap, kernel, load_ptx, torch_op
 from ._llm import LLM, Completion
+from ._optimizer import optimizer_step
 from ._quantized import GgufFile, QuantizedTensor
 from ._score import score_formula
 
@@ -30,21 +31,23 @@ __all__ = [
     "ArgumentError", "Completion", "Device", "DriverError", "EmulatorFault", "Error", "GgufFile", "Kernel", "LLM", "Module",
     "PagedKVCache", "PagedSteps", "QuantizedTensor", "TensorMap", "Unsupported", "activate", "add", "argmax", "attention",
     "cross_entropy", "cumsum", "device", "dropout", "embedding", "gated", "kernel", "layer_norm", "layer_norm_backward",
-    "load_ptx", "log_softmax", "matmul", "max", "rms_norm", "rms_norm_backward", "rope", "score_formula", "set_numpy_device",
+    "load_ptx", "log_softmax", "matmul", "max", "optimizer_step", "rms_norm", "rms_norm_backward", "rope", "score_formula", "set_numpy_device",
     "set_torch_cpu_device", "softmax", "sum", "swiglu", "topk", "torch_op", "transpose", "__version__"
 ]
 if find_spec("torch"):
-    __all__ += ["Decoder", "Patch", "TrainingStep", "generate", "nn", "ops", "patch", "quantize", "register_attention"]
+    __all__ += ["Decoder", "LoRA", "Patch", "TrainingStep", "generate", "lora", "nn", "ops", "optim", "patch", "quantize", "register_attention"]
 
 
 def __getattr__(name):  # what needs PyTorch is imported when it is asked for
     import importlib
-    if name in ("ops", "nn", "testing"):
+    if name in ("ops", "nn", "optim", "testing"):
         return importlib.import_module("." + name, __name__)
     if name in ("patch", "Patch", "register_attention"):
         return getattr(importlib.import_module("._patch", __name__), name)
     if name == "quantize":
         return importlib.import_module("._quantized_linear", __name__).quantize
+    if name in ("LoRA", "lora"):
+        return getattr(importlib.import_module("._lora", __name__), name)
     if name == "TrainingStep":
         return importlib.import_module("._step", __name__).TrainingStep
     if name in ("Decoder", "generate"):

@@ -11,6 +11,9 @@ from ._runtime import ArgumentError
 from ._torch import FLOATS
 
 
+_GLOBAL_HOOKS = "forward", "forward_pre", "backward", "backward_pre"
+
+
 def _hooks(m):
     return m._forward_hooks or m._forward_pre_hooks or m._backward_hooks or m._backward_pre_hooks
 
@@ -179,7 +182,7 @@ def _apart(parameters, gradients):
 
 class _Entry:
     """A recorded step: what is copied in, what comes out."""
-    __slots__ = ("recorded", "inputs", "loss", "parameters", "gradients", "memory")
+    __slots__ = ("recorded", "inputs", "loss", "parameters", "gradients", "memory", "generation")
 
 
 class TrainingStep:
@@ -203,11 +206,26 @@ class TrainingStep:
     ...     loss = step(input_ids=ids, labels=ids)
     ...     optimizer.step()
     ...     optimizer.zero_grad()
+
+    With an optimizer of cgp.optim (whose max_norm clips) the graph holds its step, too, and parameters have no .grad afterwards. With
+    accumulate=n every n-th call takes the step, with the mean of the gradients of n calls; `schedule` (of torch.optim.lr_scheduler) goes on
+    after each step, and its rates are sent to the device before the next.
+
+    >>> optimizer = cgp.optim.AdamW(model.parameters(), lr=3e-4, max_norm=1.0)
+    >>> step = cgp.TrainingStep(model, optimizer=optimizer, accumulate=4, schedule=schedule)
+    >>> for ids in batches:
+    ...     loss = step(input_ids=ids, labels=ids)
     """
 
-    def __init__(self, model, *, loss_of=lambda out: out.loss, warmup=2, most=4):
-        if warmup < 1 or most < 1:
-            raise ArgumentError(f"cgp.TrainingStep: warmup and most must be at least 1; they are {warmup} and {most}")
+    def __init__(self, model, *, loss_of=lambda out: out.loss, warmup=2, most=4, optimizer=None, accumulate=1, schedule=None):
+        if warmup < 1 or most < 1 or accumulate < 1:
+            raise ArgumentError(f"cgp.TrainingStep: warmup, most and accumulate must be at least 1; they are {warmup}, {most} and {accumulate}")
+        if optimizer is not None and not hasattr(optimizer, "rehearse"):
+            raise ArgumentError(f"cgp.TrainingStep: the optimizer is a {type(optimizer).__name__}; it must be one of cgp.optim")
+        if optimizer is None and (accumulate > 1 or schedule is not None):
+            raise ArgumentError("cgp.TrainingStep: accumulate and schedule are for steps with an optimizer; without one gradients are added to "
+                                "those that are there")
+        self._optimizer, self._schedule, self._accumulate, self._calls, self._sums = optimizer, schedule, accumulate, 0, {}
         self.model, self.report, self.scale = model, {}, 1.0
         self._loss_of, self._warmup, self._most = loss_of, warmup, most
         self._entries, self._why, self._pool, self._seed, self._seen = {}, {}, None, None, None
@@ -218,15 +236,24 @@ class TrainingStep:
         if not torch.is_grad_enabled():
             raise ArgumentError("cgp.TrainingStep: gradients are switched off here (torch.no_grad)")
         seen = self._look()
-        key, why = self._key(inputs), self._hooked(seen) or self._asked(inputs)
+        takes = self._optimizer is not None and self._calls % self._accumulate == self._accumulate - 1
+        key, why = (self._key(inputs), takes), self._hooked(seen) or self._asked(inputs)
         entry = None if why else self._entries.get(key)
-        if entry is not None and entry.memory != seen.memory():
+        generation = self._optimizer.generation if takes else 0
+        if entry is not None and (entry.memory != seen.memory() or entry.generation != generation):
             entry = self._entries.pop(key)  # and its memory may go
             entry = None
         if entry is None and not why:
             entry, why = self._record(key, inputs, seen)
         self.report[self._named(inputs)] = why or "one graph"
-        return self._usual(inputs) if entry is None else self._replay(entry, inputs)
+        if takes:
+            self._optimizer.write_groups()
+        loss = self._usual(inputs, takes) if entry is None else self._replay(entry, inputs)
+        if self._optimizer is not None:
+            self._calls += 1
+        if takes and self._schedule is not None:
+            self._schedule.step()
+        return loss
 
     # ------------------------------------------------------------ what a graph is for
     def _key(self, inputs):
@@ -252,7 +279,7 @@ class TrainingStep:
         return self._seen
 
     def _hooked(self, seen):
-        if torch.nn.modules.module._has_any_global_hook():
+        if any(getattr(torch.nn.modules.module, f"_global_{kind}_hooks") for kind in _GLOBAL_HOOKS):
             return "there are hooks for all modules"
         if not seen.hooked():
             return ""
@@ -272,10 +299,44 @@ class TrainingStep:
         return ""
 
     # ------------------------------------------------------------ the usual way
-    def _usual(self, inputs):
+    def _usual(self, inputs, takes):
+        parameters = self._look().parameters
+        if self._optimizer is not None:
+            for p in parameters:
+                p.grad = None
         loss = self._loss(inputs)
-        loss.backward(torch.full_like(loss, self.scale))
+        loss.backward(torch.full_like(loss, self.scale / self._accumulate))
+        if self._optimizer is not None:
+            gradients = [p.grad for p in parameters]
+            for p in parameters:
+                p.grad = None
+            self._stepped(parameters, gradients, self._optimizer.step if takes else None)
         return loss.detach()
+
+    def _sum(self, p):
+        """Where the gradients of several calls are added."""
+        held = self._sums.get(p)
+        if held is None or held.shape != p.shape or held.dtype is not p.dtype or held.device != p.device:
+            held = self._sums[p] = torch.zeros_like(p, memory_format=torch.preserve_format)
+        return held
+
+    @torch.no_grad()
+    def _stepped(self, parameters, gradients, step):
+        """Adds gradients up and lets step() use them; both where there are such."""
+        there = [(p, g) for p, g in zip(parameters, gradients) if g is not None]
+        if self._accumulate > 1:
+            torch._foreach_add_([self._sum(p) for p, _ in there], [g for _, g in there])
+            there = list(self._sums.items())
+        if step is None:
+            return
+        before = [p.grad for p, _ in there]
+        for p, g in there:
+            p.grad = g
+        step()
+        for (p, _), g in zip(there, before):
+            p.grad = g
+        if self._accumulate > 1:
+            torch._foreach_zero_([g for _, g in there])
 
     def _loss(self, inputs):
         loss = self._loss_of(self.model(**inputs))
@@ -288,7 +349,7 @@ class TrainingStep:
         """(entry, "") or (None, why not)"""
         if key in self._why:
             return None, self._why[key]
-        if len(self._entries) >= self._most:
+        if len(self._entries) >= self._most * (2 if self._accumulate > 1 else 1):
             return None, f"there are {self._most} graphs already (most)"
         if not (seen.parameters and all(map(_there, seen.parameters))):
             return None, "the model is not on a GPU"
@@ -300,6 +361,9 @@ class TrainingStep:
         cache = torch.is_autocast_cache_enabled()
         self._seeded(device)
 
+        takes = key[1]
+        entry.generation = 0
+
         def run():
             notes = {}
             with _stand_ins(self.model) as stand_ins, _noted_tables(self.model, notes):
@@ -307,12 +371,24 @@ class TrainingStep:
                 seed = self._seed.to(loss.dtype) if self._seed.dtype is not loss.dtype else self._seed
                 return loss.detach(), _gradients(loss, seed, entry.parameters, stand_ins, notes)
 
+        def whole():
+            loss, gradients = run()
+            if self._optimizer is not None:
+                self._stepped(entry.parameters, gradients, self._optimizer.step if takes else None)
+            return loss, gradients
+
         try:
             torch.set_autocast_cache_enabled(False)  # a cast of a weight belongs into the graph
             states = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
             with _beside():
                 for _ in range(self._warmup):
-                    run()
+                    _, gradients = run()
+                if self._optimizer is not None:  # nothing changes, but that all is there
+                    sums = {p: t.clone() for p, t in self._sums.items()}
+                    self._stepped(entry.parameters, gradients, self._optimizer.rehearse if takes else None)
+                    for p, t in self._sums.items():
+                        t.copy_(sums[p]) if p in sums else t.zero_()
+                    entry.generation = self._optimizer.generation if takes else 0
             for b, was in buffers:
                 b.copy_(was)
             if states is not None:
@@ -320,7 +396,7 @@ class TrainingStep:
             if self._pool is None:
                 self._pool = _pool()
             _patch.recording = object()
-            entry.recorded = _Recorded(run, self._pool)
+            entry.recorded = _Recorded(whole, self._pool)
             entry.loss, entry.gradients = entry.recorded.result
         except ArgumentError:
             raise
@@ -339,7 +415,7 @@ class TrainingStep:
         if self._seed is None:
             self._seed, self._seed_is = torch.empty((), device=device), None
         if self._seed_is != self.scale:
-            self._seed.fill_(self.scale)
+            self._seed.fill_(self.scale / self._accumulate)
             self._seed_is = self.scale
 
     def _replay(self, entry, inputs):
@@ -347,6 +423,9 @@ class TrainingStep:
             if torch.is_tensor(to):
                 to.copy_(inputs[name], non_blocking=True)
         self._seeded(entry.loss.device)
+        if self._optimizer is not None:
+            entry.recorded.replay()
+            return entry.loss.clone()
         before, kept = [p.grad for p in entry.parameters], {}
         for i, (g, own) in enumerate(zip(before, entry.gradients)):
             if g is not None and own is not None and g is own:  # of an earlier step, and now to be added to

@@ -20,6 +20,7 @@
 #include "cgp/profile/kernel/kernel_profile.h"
 #include "cgp/profile/measure/measure.h"
 #include "cgp/profile/roofline/cpu_ceilings.h"
+#include "cgp/profile/sampling/cpu_compare.h"
 #include "cgp/profile/view/table.h"
 #include "cgp/spec/report/json_text.h"
 #include "tools/cgp/profiler_commands.h"
@@ -74,13 +75,17 @@ int report_documents(const Context& context, const DiffOptions& o, const profile
                                   {},
                                   cat(before.name, " and ", after.name),
                                   "measure both with the same command"});
+  std::vector<profile::FunctionChange> functions;
+  if (before.more.contains("cpu_samples") && after.more.contains("cpu_samples"))
+    functions = profile::function_changes(before.more["cpu_samples"], after.more["cpu_samples"]);
+  if (!functions.empty()) j["functions"] = profile::to_json(functions);
   std::string head;
   for (const char* v : {"REGRESSION", "SUSPECT", "IMPROVED", "NO_CHANGE", "INCONCLUSIVE", "INCOMPARABLE"})
     if (count.count(v)) head += format("{}{} {}", head.empty() ? "" : " · ", v, count[v]);
   if (context.json)
     write_out(spec::dumped(j, 2) + "\n");
   else
-    write_out(head + "\n" + table.text() +
+    write_out(head + "\n" + table.text() + profile::changes_text(functions, context.width) +
               (known ? "" : "noise floor not calibrated here, 12 % taken: cgp baseline calibrate\n"));
   if (count["REGRESSION"]) return kCheckFailed;
   if (count["SUSPECT"]) return kInconclusive;

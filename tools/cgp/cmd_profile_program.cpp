@@ -17,6 +17,7 @@
 #include "cgp/profile/measure/stats.h"
 #include "cgp/profile/sampling/annotate.h"
 #include "cgp/profile/sampling/cpu_profile.h"
+#include "cgp/profile/timeline/launched.h"
 #include "cgp/profile/timeline/phases.h"
 #include "cgp/profile/timeline/waste.h"
 #include "cgp/profile/view/kernel_table.h"
@@ -195,8 +196,11 @@ int profile_program(const Context& context, const ProfileOptions& o) {
   if (o.what == "python" &&
       (first[0] == '-' || (first.size() > 3 && first.substr(first.size() - 3) == ".py")))
     command.insert(command.begin(), "python3");
-  if (o.waits && o.sample_rate == 0)
-    throw ArgumentError(ErrorText{"--waits is a part of sampling", {}, "--sample 0 is none", {}});
+  if ((o.waits || o.launch_stacks) && o.sample_rate == 0)
+    throw ArgumentError(ErrorText{cat(o.waits ? "--waits" : "--launch-stacks", " is a part of sampling"),
+                                  {},
+                                  "--sample 0 is none",
+                                  {}});
   ProfileOptions options = o;
   options.command = command;
   Document d = profile::new_document(o.what, measure::join_command(command), command);
@@ -213,20 +217,27 @@ int profile_program(const Context& context, const ProfileOptions& o) {
     std::optional<profile::EnergyMeter> energy;
     if (o.energy) energy.emplace();
     std::optional<profile::CpuSampler> sampler;
-    if (o.sample_rate > 0) sampler.emplace(double(o.sample_rate), o.waits);
-    // Python 3.12 and later name their functions for samplers; others do not know the word.
-    if (o.sample_rate > 0 && o.what == "python") setenv("PYTHONPERFSUPPORT", "1", 0);
+    if (o.sample_rate > 0) {
+      sampler.emplace(profile::SamplerOptions{.rate = double(o.sample_rate),
+                                              .waits = o.waits,
+                                              .launches = o.launch_stacks,
+                                              .python = o.what == "python",
+                                              .library = profile::library_beside_inject("libcgp_sample.so")});
+      p.environment = sampler->environment();
+    }
     run = profile::run_program(command, p);
     if (sampler) {
       auto samples = profile::analyse(sampler->stop());
       profile::annotate(samples);
       d.more["cpu_samples"] = profile::to_json(samples);
       d.more["cpu_samples"]["wall_s"] = run.process.wall_seconds;
-      if (o.what == "python" && samples.samples > 0 && !profile::names_python(samples))
+      if (o.launch_stacks && run.no_gpu.empty())
+        d.more["cpu_samples"]["launched"] = profile::launched_json(run.timeline, samples);
+      if (o.what == "python" && samples.samples > 0 && samples.python.empty())
         d.notes.push_back(
-            "functions of Python are not named: its interpreter writes their names for samplers from 3.12 "
-            "on; those of its own "
-            "machine code are");
+            "functions of Python are not named, those of the interpreter are: names need CPython 3.9 or "
+            "later, "
+            "and until 3.11 libcgp_sample.so beside cgp (x86-64)");
     }
     d.metrics = run.metrics;
     if (energy) energy->stop(d);
@@ -296,16 +307,7 @@ int profile(const Context& context, const ProfileOptions& o) {
   if (o.what == "wasm")
     throw Unsupported(
         ErrorText{"profiling WebAssembly needs wasmtime", {}, "this version runs no WebAssembly engine", {}});
-  if (o.what == "wgpu" && o.target == "native")
-    throw Unsupported(ErrorText{"profiling WebGPU natively needs the wgpu native library (Vulkan or Metal)",
-                                {},
-                                "this version drives none",
-                                "cgp profile kernel --device cuda measures a GPU through its driver"});
-  if (o.what == "wgpu")
-    throw Unsupported(ErrorText{"No browser found — falling back to wgpu native (Vulkan/Metal)",
-                                {},
-                                "and there is no wgpu native library here either",
-                                {}});
+  if (o.what == "wgpu") return profile_wgpu(context, o);
   return profile_cpu(context, o);
 }
 

@@ -43,6 +43,12 @@ struct EmitOptions {
 };
 int emit(const Context& context, const EmitOptions& options);
 
+struct WebOptions {
+  std::string folder;
+  std::vector<std::string> problems;  ///< "KERNEL NAME=VALUE ..."; none: web::default_problems()
+};
+int web(const Context& context, const WebOptions& options);
+
 struct PipelineOptions {
   std::string kernel, arch = "sm_90a", variant;
   std::vector<std::string> settings;  ///< NAME=VALUE

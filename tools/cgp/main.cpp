@@ -7,18 +7,14 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/model/summary/summary.h"
-#include "cgp/profile/contract/compare_programs.h"
-#include "cgp/spec/report/json_text.h"
-#include "cgp/spec/report/report.h"
 #include "cgp/spec/validators.h"
 #include "tools/cgp/commands.h"
+#include "tools/cgp/exit_codes.h"
 #include "tools/cgp/model/model_commands.h"
 #include "tools/cgp/profiler_commands.h"
 #include "tools/cgp/routes.h"
@@ -34,6 +30,7 @@ struct CommandLine {
   std::string color = "auto";
   ListOptions list;
   EmitOptions emit;
+  WebOptions web;
   PipelineOptions pipeline;
   RunOptions run;
   ExplainOptions explain;
@@ -96,6 +93,16 @@ void declare_emit(CLI::App& app, CommandLine& c) {
   app.footer(
       "Examples:\n  cgp emit gemm --arch sm_90a m=4096 n=4096 k=4096\n  cgp emit vecadd -o vecadd.ptx && "
       "ptxas -arch=sm_90a vecadd.ptx\n  cgp emit softmax --arch sm_80 --target wgsl dtype=f32");
+}
+
+void declare_web(CLI::App& app, CommandLine& c) {
+  app.add_option("DIR", c.web.folder, "Where index.html goes; made if it is not there")->required();
+  app.add_option("--kernel", c.web.problems,
+                 "\"KERNEL NAME=VALUE ...\"; repeat it. One of each kind without it");
+  app.footer(
+      "Examples:\n  cgp web site\n"
+      "  cgp web site --kernel \"softmax dtype=f32 rows=64 cols=1000\" --kernel \"gemm dtype=f32 m=256 n=256 "
+      "k=256\"");
 }
 
 void declare_run(CLI::App& app, CommandLine& c) {
@@ -515,6 +522,8 @@ const std::vector<Command>& commands() {
          [](const Context& x, const CommandLine& c) { return list(x, c.list); }},
         {"emit", "Print a kernel's PTX, WGSL or SPIR-V", declare_emit,
          [](const Context& x, const CommandLine& c) { return emit(x, c.emit); }},
+        {"web", "Write a page that runs kernels on WebGPU in a browser", declare_web,
+         [](const Context& x, const CommandLine& c) { return web(x, c.web); }},
         {"pipeline", "Follow a kernel from what was recorded to machine code", declare_pipeline,
          [](const Context& x, const CommandLine& c) { return pipeline(x, c.pipeline); }},
         {"inspect", "Say what a model file holds; of a kernel, the same as pipeline", declare_inspect,
@@ -557,61 +566,6 @@ const std::vector<Command>& commands() {
 
 bool asks_for_json(const std::vector<std::string>& args) {
   return std::find(args.begin(), args.end(), "--json") != args.end();
-}
-
-int report(const Error& e, std::string_view kind, int code, bool json, bool color) {
-  if (json) {
-    const nlohmann::ordered_json j = {
-        {"schema", "cgp.error/1"}, {"exit_code", code}, {"error", spec::to_json(e, kind)}};
-    write_out(spec::dumped(j, 2) + "\n");
-  }
-  const char* label = color ? "\x1b[1;31mcgp:\x1b[0m " : "cgp: ";
-  std::fputs(cat(label, e.what(), "\n").c_str(), stderr);
-  return code;
-}
-
-/// Every exception that can leave a command, by what the caller can do about it.
-int guarded(const std::function<int()>& body, bool json, bool color) {
-  const auto show = [&](const Error& e, std::string_view kind, int code) {
-    return report(e, kind, code, json, color);
-  };
-  try {
-    return body();
-  } catch (const Unsupported& e) {
-    return show(e, "Unsupported", kUnavailable);
-  } catch (const ParseError& e) {
-    return show(e, "ParseError", kUsage);
-  } catch (const ArgumentError& e) {
-    return show(e, "ArgumentError", kUsage);
-  } catch (const VerifyError& e) {
-    return show(e, "VerifyError", kUsage);
-  } catch (const BuildError& e) {
-    return show(e, "BuildError", kUsage);
-  } catch (const EmuFault& e) {
-    return show(e, "EmuFault", kCheckFailed);
-  } catch (const DriverError& e) {
-    return show(e, "DriverError", kCheckFailed);
-  } catch (const profile::ProgramFailure& e) {
-    return show(e, "ProgramFailure", kProgramFailed);
-  } catch (const Error& e) {
-    return show(e, "Error", kUsage);
-  } catch (const std::filesystem::filesystem_error& e) {
-    return show(
-        Error(ErrorText{"the file or folder must be usable",
-                        e.path1().empty() ? "the folder for temporary files (TMPDIR)" : e.path1().string(),
-                        e.code().message(),
-                        {}}),
-        "Error", kUsage);
-  } catch (const nlohmann::json::exception& e) {
-    return show(Error(ErrorText{"a JSON file has the fields that cgp writes into it", {}, e.what(), {}}),
-                "ParseError", kUsage);
-  } catch (const std::bad_alloc&) {
-    return show(Error("the machine's memory must suffice for the buffers"), "OutOfMemory", kUnavailable);
-  } catch (const std::exception& e) {
-    return show(
-        Error(ErrorText{cat("unexpected: ", e.what()), {}, {}, "this is a bug in cgp; please report it"}),
-        "Internal", kInternalError);
-  }
 }
 
 /// "run" for "rnu", "--grid" for "--gird".

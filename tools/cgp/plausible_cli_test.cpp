@@ -80,12 +80,37 @@ TEST_F(Profiler, threads_on_a_job_too_small_say_how_large_it_must_be) {
 }
 
 TEST_F(Profiler, what_cannot_be_done_is_said_before_anything_runs) {
+  setenv("CGP_WGPU_NATIVE", "/nonexistent", 1);
   const Outcome native = cgp("profile wgpu --target native");
+  unsetenv("CGP_WGPU_NATIVE");
   EXPECT_EQ(native.code, 3);
   EXPECT_EQ(native.err.find("No browser"), std::string::npos) << native.err;
   EXPECT_NE(native.err.find("wgpu native library"), std::string::npos) << native.err;
   EXPECT_EQ(cgp("time --roofline -- sh -c 'touch it_ran'").code, 2);
   EXPECT_FALSE(std::filesystem::exists(path("it_ran")));
+}
+
+TEST_F(Profiler, a_kernel_runs_and_is_timed_on_a_vulkan_device) {
+  const Outcome o =
+      cgp("profile wgpu vecadd n=1003 --device vulkan:0 --repeat 3 --json --save " + path("wgpu.json"));
+  if (o.code == 3) GTEST_SKIP() << o.err;
+  const auto j = o.parsed();
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(j["device"]["kind"], "vulkan");
+  const auto& k = j["kernel"];
+  EXPECT_TRUE(k["check"]["pass"].get<bool>());
+  EXPECT_GT(j["copy_gbps"].get<double>(), 0);
+  EXPECT_GT(j["peak_gflops"].get<double>(), 0);
+  EXPECT_NEAR(j["ridge"].get<double>(), j["peak_gflops"].get<double>() / j["copy_gbps"].get<double>(), 1e-9);
+  const double roof = std::max(k["bytes"].get<double>() / j["copy_gbps"].get<double>(),
+                               k["flops"].get<double>() / j["peak_gflops"].get<double>());
+  EXPECT_NEAR(k["of_roofline"].get<double>(), roof * 1e-6 / k["time"]["median_ms"].get<double>(), 1e-9);
+  EXPECT_NE(cgp("report " + path("wgpu.json") + " -o " + path("wgpu.html")).code, 2);
+  EXPECT_NE(read_file(path("wgpu.html")).find("vecadd"), std::string::npos);
+  const auto run = cgp("run vecadd n=1003 --device vulkan:0 --json").parsed();
+  EXPECT_EQ(run["verdict"], "pass");
+  EXPECT_EQ(run["device"]["spec"], "vulkan:0");
+  EXPECT_EQ(cgp("profile wgpu --device emu").code, 2);
 }
 
 TEST_F(Profiler, spills_are_those_of_ptxas) {

@@ -227,7 +227,9 @@ TEST_F(Profiler, other_platforms_answer_with_their_sentence) {
   EXPECT_NE(cgp("profile metal").err.find("Metal backend requires macOS"), std::string::npos);
   EXPECT_NE(cgp("profile neon").err.find("NEON not available — use --cross-profile for QEMU-based analysis"),
             std::string::npos);
+  setenv("CGP_WGPU_NATIVE", "/nonexistent", 1);
   EXPECT_NE(cgp("profile wgpu").err.find("No browser found"), std::string::npos);
+  unsetenv("CGP_WGPU_NATIVE");
 }
 
 TEST_F(Profiler, a_kernel_is_counted_on_the_emulator) {

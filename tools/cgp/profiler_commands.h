@@ -38,7 +38,8 @@ struct ProfileOptions {
   int threads = 0;
   std::string record = "auto";
   bool roofline = false;
-  bool waits = false, all_api = false, overhead = false, no_trace = false, heap = false, energy = false;
+  bool waits = false, launch_stacks = false;  ///< binary, python: of the samples
+  bool all_api = false, overhead = false, no_trace = false, heap = false, energy = false;
   std::vector<std::string> backends;
   bool allow_estimates = false, cross_profile = false;
   std::string target = "web";        ///< profile wgpu: or native
@@ -52,6 +53,7 @@ int profile_library(const Context& context, const ProfileOptions& o);  ///< cmd_
 int profile_cublas(const Context& context, const ProfileOptions& o);
 int profile_cpu(const Context& context, const ProfileOptions& o);  ///< simd, scalar, parallel, scaling
 int profile_quant(const Context& context, const ProfileOptions& o);
+int profile_wgpu(const Context& context, const ProfileOptions& o);  ///< kernels/cmd_profile_wgpu.cpp
 int profile_compare(const Context& context, const ProfileOptions& o);
 
 struct TimeOptions {

@@ -93,6 +93,9 @@ void declare_program(CLI::App& app, ProfileOptions& p) {
       ->capture_default_str();
   app.add_flag("--waits", p.waits,
                "Where threads wait, too (off-CPU time): some microseconds each time that one stops");
+  app.add_flag(
+      "--launch-stacks", p.launch_stacks,
+      "Which functions launched the kernels: GPU time as a flame graph; some microseconds for each stack");
   app.add_option("--kernel-filter", p.filter, "Only kernels whose name contains this");
   declare_limits(app, p.timeout, p.duration);
   app.add_option("--save", p.save, "Write the profile to this file")->check(writable());
@@ -250,14 +253,21 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
   quant->add_option("--save", p.save, "Write the profile to this file (with --all: the first)")
       ->check(writable());
   quant->footer("Example:\n  cgp profile quant --kernel q4k_gemv --size 4096x1x4096");
-  for (const char* name : {"metal", "neon", "wasm", "wgpu"}) {
+  CLI::App* wgpu = sub(
+      app, "wgpu", "Transfers and the roofline of a WebGPU or Vulkan device, and a kernel under it", p.what);
+  wgpu->add_option("KERNEL", p.command,
+                   "A kernel that `cgp list` names, with NAME=VALUE; none: the device alone");
+  wgpu->add_option("--device", p.device, "wgpu:N (auto: wgpu:0) or vulkan:N")->capture_default_str();
+  wgpu->add_option("--repeat", p.repeat, "Samples of each time")->check(at_least(1))->capture_default_str();
+  wgpu->add_option("--save", p.save, "Write the profile to this file")->check(writable());
+  wgpu->add_option("--target", p.target, "web (a browser) or native")
+      ->check(CLI::IsMember({"web", "native"}))
+      ->capture_default_str();
+  wgpu->footer("Example:\n  cgp profile wgpu softmax dtype=f32 rows=64 cols=1000 --device vulkan:0");
+  for (const char* name : {"metal", "neon", "wasm"}) {
     CLI::App* s = sub(app, name, "Says what it would need", p.what);
     s->add_option("ARGUMENTS", p.command, "")->group("");
     s->footer(std::string("Example:\n  cgp profile ") + name);
-    if (std::string(name) == "wgpu")
-      s->add_option("--target", p.target, "web (a browser) or native")
-          ->check(CLI::IsMember({"web", "native"}))
-          ->capture_default_str();
     s->allow_extras();  // whatever is asked for, the answer is the sentence
   }
 }

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "cgp/base/text.h"
+#include "cgp/kernels/common/comparisons.h"
 
 namespace cgp::kernels {
 namespace {
@@ -121,8 +122,20 @@ Check check_attention(const AttentionProblem& q, const AttentionInputs& in, cons
   const bool fp8 = p.type == DType::e4m3;
   const double f32 = unit_roundoff(DType::f32), type = unit_roundoff(p.type);
   const double out = unit_roundoff(p.o_type()), summation = fp8 ? std::exp2(-13) : 0;
-  const auto compare_one = [&](double got, double want, double allowed, std::uint64_t index) {
+  auto* kept = Comparisons::current();
+  const auto keep = [&](const HostArray& of) {
+    if (kept)
+      kept->all.push_back({of, std::vector<double>(of.size()), std::vector<double>(of.size(), INFINITY)});
+  };
+  keep(o);
+  if (!lse.bytes.empty()) keep(lse);
+  const auto compare_one = [&](const HostArray& of, double want, double allowed, std::uint64_t index) {
+    const double got = of.at(index);
     ++c.compared;
+    if (kept) {
+      auto& one = *(kept->all.end() - (&of == &o && !lse.bytes.empty() ? 2 : 1));
+      one.want[index] = want, one.tolerance[index] = allowed;
+    }
     const bool equal = got == want || (std::isnan(got) && std::isnan(want));
     const double error = equal ? 0 : std::fabs(got - want), ratio = equal ? 0 : error / allowed;
     if (!equal && !(error <= allowed)) {
@@ -143,14 +156,14 @@ Check check_attention(const AttentionProblem& q, const AttentionInputs& in, cons
     const double rounded = type + 2 * score + 8 * f32 + summation * (double(p.n_kv) / 32 + 2);
     const std::uint64_t o0 = (p.packed ? 0 : b) * p.o.batch + h * p.o.head + want.row * p.o.row;
     for (std::uint64_t d = 0; d < p.d_v; ++d)
-      compare_one(o.at(o0 + d), want.o[d],
+      compare_one(o, want.o[d],
                   out * std::fabs(want.o[d]) + rounded * want.weight[d] +
                       (fp8 ? std::exp2(-15) * want.size[d] : 0) + 1e-30,
                   o0 + d);
     if (!lse.bytes.empty()) {
       const std::uint64_t at =
           p.packed ? h * in.cu_seqlens_q.back() + want.row : (b * p.heads_q + h) * p.n_q + i;
-      compare_one(lse.at(at), want.lse, 2 * score + 1e-6 * (1 + std::fabs(want.lse)), at);
+      compare_one(lse, want.lse, 2 * score + 1e-6 * (1 + std::fabs(want.lse)), at);
     }
   }
   if (!c.pass) c.pattern = text::cat(c.wrong, " elements differ");

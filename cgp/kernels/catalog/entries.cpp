@@ -2,7 +2,6 @@
 #include "cgp/kernels/catalog/entries.h"
 
 #include "cgp/kernels/activation/activation.h"
-#include "cgp/kernels/adamw/adamw.h"
 #include "cgp/kernels/argmax/argmax.h"
 #include "cgp/kernels/cross_entropy/cross_entropy.h"
 #include "cgp/kernels/cumsum/cumsum.h"
@@ -10,6 +9,7 @@
 #include "cgp/kernels/dropout/dropout.h"
 #include "cgp/kernels/embedding/embedding.h"
 #include "cgp/kernels/norm/norm.h"
+#include "cgp/kernels/optimizer/adamw.h"
 #include "cgp/kernels/quantized_matmul/quantized_matmul.h"
 #include "cgp/kernels/rope/rope.h"
 #include "cgp/kernels/softmax/softmax.h"

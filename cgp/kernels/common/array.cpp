@@ -7,6 +7,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/kernels/common/comparisons.h"
 
 namespace cgp::kernels {
 
@@ -81,7 +82,16 @@ std::string find_pattern(const std::vector<std::uint64_t>& wrong, std::uint64_t 
                    int(share * 100 + 0.5), "% of that area)");
 }
 
+thread_local Comparisons* comparisons = nullptr;
+
 }  // namespace
+
+Comparisons::Comparisons() {
+  if (comparisons) throw ArgumentError("one Comparisons at a time lives on a thread");
+  comparisons = this;
+}
+Comparisons::~Comparisons() { comparisons = nullptr; }
+Comparisons* Comparisons::current() { return comparisons; }
 
 Check compare(const HostArray& got, const std::vector<double>& want,
               const std::function<double(std::uint64_t)>& tolerance) {
@@ -90,6 +100,11 @@ Check compare(const HostArray& got, const std::vector<double>& want,
                          {},
                          text::cat(got.size(), " against ", want.size()),
                          {}});
+  if (comparisons) {
+    std::vector<double> allowed;
+    for (std::uint64_t i = 0; i < want.size(); ++i) allowed.push_back(tolerance(i));
+    comparisons->all.push_back({got, want, std::move(allowed)});
+  }
   Check c;
   c.compared = want.size();
   std::vector<std::uint64_t> wrong;

@@ -8,6 +8,7 @@
 
 #include "cgp/base/text.h"
 #include "cgp/kernels/catalog/tensor_case.h"
+#include "cgp/kernels/common/philox.h"
 #include "cgp/kernels/dropout/dropout_ref.h"
 
 namespace cgp::kernels {
@@ -15,19 +16,6 @@ namespace {
 
 using namespace dsl;
 using row::Floats;
-
-std::vector<Val<u32>> philox(const Val<u64>& block, const Val<u64>& seed, const Val<u64>& offset) {
-  std::vector<Val<u32>> c{to<u32>(block), to<u32>(block >> 32), to<u32>(offset), to<u32>(offset >> 32)};
-  const auto low = to<u32>(seed), high = to<u32>(seed >> 32);
-  for (std::uint32_t round = 0; round < 10; ++round) {
-    const auto k0 = low + round * 0x9e3779b9u, k1 = high + round * 0xbb67ae85u;
-    const auto a_high = mul<hi>(c[0], 0xd2511f53u), a_low = c[0] * 0xd2511f53u;
-    const auto b_high = mul<hi>(c[2], 0xcd9e8d57u), b_low = c[2] * 0xcd9e8d57u;
-    std::vector<Val<u32>> next{b_high ^ c[1] ^ k0, b_low, a_high ^ c[3] ^ k1, a_low};
-    c.swap(next);
-  }
-  return c;
-}
 
 class Op : public row::ElementOp {
  public:

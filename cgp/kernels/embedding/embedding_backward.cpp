@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // embedding_backward: the gradient of a table, deterministic.
-//   lists    each warp owns 64 rows of the table and reads all indices twice: it counts its own and those of
-//            rows before them (so that no warp waits for another), then writes down who named its rows, in
-//            ascending order. Cost: vocab / 64 * rows indices, from the caches.
+//   lists    each block owns 480 rows of the table and reads all indices twice, a slice of them for each warp: the
+//            warps count their own rows by slice, and indices of rows before (so that no block waits for
+//            another); from the counts follows where each warp writes down who named its rows, in ascending
+//            order. Cost: vocab / 480 * rows indices, from the caches.
 //   sums     2^shift threads a row of the table walk its list, four rows of dout in flight, and write the
 //            row, zeros or not: dweight is written once and dout read once. Onto what is there: rows with a
 //            list.
@@ -22,7 +23,8 @@ using namespace dsl;
 using embedding_impl::kThreads;
 using row::Floats;
 
-constexpr int kOwned = 64, kWarps = 4, kAhead = 8, kUnroll = 4;
+// A thread a row; the counters of all warps and their scan fit into 32 KB of shared memory.
+constexpr int kOwned = 480, kWarps = kOwned / 32, kAhead = 8, kUnroll = 4;
 
 struct ListConfig {
   bool wide = false;        ///< indices are s64
@@ -59,14 +61,17 @@ struct ListArgs {
   V<s64> padding;
 };
 void list_rows(Kernel& k, ListConfig b, ListArgs<DeviceArg> p) {
-  k.block(kWarps * 32);
+  k.block(kOwned);
   auto w = k.warp();
-  const auto lane = k.laneid();
-  const auto owner = to<u64>(k.ctaid_x()) * std::uint64_t(kWarps) + to<u64>(k.warp_index());
-  const auto low = owner * std::uint64_t(kOwned);
-  const auto counters = k.shared<u32>(kWarps * kOwned).at(k.warp_index() * std::uint32_t(kOwned));
+  const auto lane = k.laneid(), warp = k.warp_index();
+  const auto low = to<u64>(k.ctaid_x()) * std::uint64_t(kOwned);
+  const auto counts = k.shared<u32>(kWarps * kOwned);  // of a warp's slice, by row
+  const auto counters = counts.at(warp * std::uint32_t(kOwned));
+  const auto warp_totals = k.shared<u32>(2 * kWarps);
   const auto skipped = bits<u64>(p.padding);
   const auto add = [](Val<u32> x, Val<u32> y) { return x + y; };
+  const auto slice = (p.n + std::uint64_t(kWarps - 1)) / std::uint64_t(kWarps);
+  const auto from = dsl::min(slice * to<u64>(warp), p.n), end = dsl::min(from + slice, p.n);
   const auto place = [&](const Val<u64>& base, int j) {
     return base + to<u64>(lane + std::uint32_t(32 * j));
   };
@@ -74,17 +79,17 @@ void list_rows(Kernel& k, ListConfig b, ListArgs<DeviceArg> p) {
     std::vector<Named> all;
     for (int j = 0; j < kAhead; ++j) {
       const auto i = place(base, j);
-      const Val<pred> inside = i < p.n;
+      const Val<pred> inside = i < end;
       const auto row = embedding_impl::load_index(b.wide, p.indices, i, inside);
       const Val<pred> known = row < p.vocab;  // not so where nothing was read
       all.push_back({row, known & (row != skipped), inside & !known});
     }
     return all;
   };
-  counters.st(lane, Val<u32>(0)), counters.st(lane + 32, Val<u32>(0));
+  for (int r = 0; r < kOwned; r += 32) counters.st(lane + std::uint32_t(r), Val<u32>(0));
   w.sync();
-  const auto steps = range(Val<u64>(0), p.n, Val<u64>(32 * kAhead));
-  const auto counts = k.loop(
+  const auto steps = range(from, end, Val<u64>(32 * kAhead));
+  const auto seen = k.loop(
       steps, std::pair{Val<u32>(0), Val<u32>(0)}, [&](const Val<u64>& base, std::pair<Val<u32>, Val<u32>> c) {
         std::vector<Val<u32>> smaller{c.first}, bad{c.second};
         for (const auto& x : named(base)) {
@@ -96,18 +101,29 @@ void list_rows(Kernel& k, ListConfig b, ListArgs<DeviceArg> p) {
         }
         return std::pair{smaller.back(), bad.back()};
       });
-  w.sync();
   if (b.error_flag)
-    k.if_((owner == 0) & (counts.second != 0),
-          [&] { red<relaxed, gpu, op::max>(p.error_flag, 0, Val<u32>(1)); });
-  const auto before = reduce(w, counts.first, add);
-  const auto first = counters.ld(lane * 2), second = counters.ld(lane * 2 + 1);
-  const auto start = before + inclusive_scan(w, first + second, add) - (first + second);
-  w.sync();
-  const auto row = low + to<u64>(lane * 2);
-  counters.st(lane * 2, start), counters.st(lane * 2 + 1, start + first);
-  p.starts.st_if(row <= p.vocab, row, start), p.starts.st_if(row < p.vocab, row + 1, start + first);
-  w.sync();
+    k.if_((low == 0) & (seen.second != 0), [&] { red<relaxed, gpu, op::max>(p.error_flag, 0, Val<u32>(1)); });
+  const auto smaller = reduce(w, seen.first, add);
+  k.sync();
+  // Thread t warp_totals up row t over the warps; the rows' sums are scanned over the block.
+  std::vector<Val<u32>> through;
+  for (std::uint32_t i = 0; i < kWarps; ++i) {
+    const auto c = counts.ld(k.tid() + i * std::uint32_t(kOwned));
+    through.push_back(i ? through.back() + c : c);
+  }
+  const auto scanned = inclusive_scan(w, through.back(), add);
+  k.if_(lane == 31,
+        [&] { warp_totals.st(warp, scanned), warp_totals.st(warp + std::uint32_t(kWarps), smaller); });
+  k.sync();
+  const auto known = lane < std::uint32_t(kWarps);
+  const auto of_warp = warp_totals.ld_if(known & (lane < warp), lane, Val<u32>(0))[0];
+  const auto of_smaller = warp_totals.ld_if(known, lane + std::uint32_t(kWarps), Val<u32>(0))[0];
+  const auto start = reduce(w, of_warp + of_smaller, add) + scanned - through.back();
+  const auto row = low + to<u64>(k.tid());
+  p.starts.st_if(row <= p.vocab, row, start);
+  for (std::uint32_t i = 0; i < kWarps; ++i)
+    counts.st(k.tid() + i * std::uint32_t(kOwned), i ? start + through[i - 1] : start);
+  k.sync();
   k.loop(steps, [&](const Val<u64>& base) {
     int j = 0;
     for (const auto& x : named(base)) {
@@ -128,7 +144,7 @@ void list_rows(Kernel& k, ListConfig b, ListArgs<DeviceArg> p) {
   });
 }
 
-// Weights: Out<b8>, or InOut<b8> where sums are added to what is there.
+// Weights: Out<b8>, or InOut<b8> where warp_totals are added to what is there.
 template <class Weights>
 struct GradientArgs {
   template <template <class> class V>
@@ -227,7 +243,7 @@ void embedding_backward(runtime::Stream& s, const EmbeddingBackward& given) {
   if (e.vocab == 0 || e.cols == 0) return;
   const auto starts = e.workspace, order = e.workspace.from(e.vocab + 1);
   // The entry behind the last row is somebody's, too.
-  launch::launch_kernel(s, load(s.device(), make(lists)), runtime::grid_for(e.vocab + 1, kOwned * kWarps),
+  launch::launch_kernel(s, load(s.device(), make(lists)), runtime::grid_for(e.vocab + 1, kOwned),
                         ListArgs<launch::HostArg>{.indices = e.indices.arg(),
                                                   .starts = starts.arg(),
                                                   .order = order.arg(),

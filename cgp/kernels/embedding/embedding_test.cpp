@@ -30,8 +30,8 @@ TEST(embedding, the_gradient_of_every_shape_matches_the_oracle) {
                          {"1", "1", "1"},
                          {"257", "7", "7"},
                          {"40", "300", "72"},
-                         {"600", "63", "24"},
-                         {"100", "64", "8"},
+                         {"600", "1100", "8"},  // three blocks
+                         {"4200", "481", "8"},  // a warp's slice in two steps
                          {"3", "9", "2056"}})
     for (const char* wide : {"0", "1"})
       expect_right(embedding_backward_entry(), {{"rows", r}, {"vocab", v}, {"cols", c}, {"wide", wide}});

@@ -3,7 +3,9 @@
 #include "cgp/kernels/kv_cache/kv_cache.h"
 
 #include <algorithm>
+#include <bit>
 
+#include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/dsl/memory/atomic.h"
 #include "cgp/kernels/kv_cache/kv_words.h"
@@ -45,9 +47,10 @@ struct AppendArgs {
     V<Out<Page>> pool;
     V<In<u64>> slots;
     V<InOut<u32>> error_flag;
-    V<u64> chunks;    ///< of all tokens
+    V<u32> first;     ///< token of this launch
+    V<u32> chunks;    ///< of the tokens of this launch
     V<u32> per_head;  ///< chunks
-    V<u32> heads, page_size;
+    V<u32> heads, page_shift;
     V<u64> slot_count;
     V<u64> row, head_stride;  ///< elements between tokens and heads
     V<f32> key_inverse, value_inverse;
@@ -57,22 +60,25 @@ struct AppendArgs {
 template <class T, class Page>
 void append_kernel(Kernel& k, typename AppendArgs<T, Page>::template Of<DeviceArg> p) {
   k.block(int(kThreads));
-  k.grid_stride(p.chunks, [&](ThreadIndex64 i) {
-    const Val<u64> index = i, each = to<u64>(p.per_head), all = each * to<u64>(p.heads);
-    const auto token = index / all, inside = index % all, head = inside / each, chunk = inside % each;
-    const auto slot = p.slots.ld(token);
+  k.grid_stride(p.chunks, [&](ThreadIndex i) {
+    const Val<u32> index = i, each = p.per_head, all = each * p.heads;
+    const auto token = index / all, inside = index - token * all, head = inside / each,
+               chunk = inside - head * each;
+    const auto slot = p.slots.ld(p.first + token);
+    const auto from = to<u64>(p.first + token) * p.row + to<u64>(head) * p.head_stride + to<u64>(chunk) * 8u;
+    const Val<pred> there = index < p.chunks;
+    const auto keys = load8<T>(p.keys.at(from).address(), there);
+    const auto values = load8<T>(p.values.at(from).address(), there);
     const auto bad = slot >= p.slot_count;
-    k.if_(bad, [&] { red<relaxed, gpu, op::max>(p.error_flag, 0, to<u32>(token) + 1); });
+    k.if_(bad, [&] { red<relaxed, gpu, op::max>(p.error_flag, 0, p.first + token + 1); });
     k.if_(!bad, [&] {
-      const auto size = to<u64>(p.page_size), page = slot / size, place = slot % size;
-      const auto from = token * p.row + head * p.head_stride + chunk * 8u;
-      const auto d = each * 8u;
-      const auto key = (((page * 2u) * to<u64>(p.heads) + head) * size + place) * d + chunk * 8u;
-      const auto value = key + to<u64>(p.heads) * size * d;
-      const auto yes = from >= 0u;
-      store8<T, Page>(p.pool.at(key).address(), load8<T>(p.keys.at(from).address(), yes), p.key_inverse);
-      store8<T, Page>(p.pool.at(value).address(), load8<T>(p.values.at(from).address(), yes),
-                      p.value_inverse);
+      const auto page = slot >> p.page_shift, place = slot - (page << p.page_shift);
+      const auto d = to<u64>(each) * 8u, heads = to<u64>(p.heads);
+      const auto key =
+          ((((page * 2u) * heads + to<u64>(head)) << p.page_shift) + place) * d + to<u64>(chunk) * 8u;
+      const auto value = key + ((heads * d) << p.page_shift);
+      store8<T, Page>(p.pool.at(key).address(), keys, p.key_inverse);
+      store8<T, Page>(p.pool.at(value).address(), values, p.value_inverse);
     });
   });
 }
@@ -86,9 +92,10 @@ struct GatherArgs {
     V<In<u32>> lengths;
     V<Out<T>> keys, values;
     V<InOut<u32>> error_flag;
-    V<u64> chunks;    ///< of all rows
+    V<u32> first;     ///< sequence of this launch
+    V<u32> chunks;    ///< of the rows of this launch
     V<u32> per_head;  ///< chunks
-    V<u32> heads, rows, page_size, page_count, columns;
+    V<u32> heads, rows, page_shift, page_count, columns;
     V<f32> key_scale, value_scale;
   };
 };
@@ -96,22 +103,24 @@ struct GatherArgs {
 template <class T, class Page>
 void gather_kernel(Kernel& k, typename GatherArgs<T, Page>::template Of<DeviceArg> p) {
   k.block(int(kThreads));
-  k.grid_stride(p.chunks, [&](ThreadIndex64 i) {
-    const Val<u64> index = i, each = to<u64>(p.per_head);
-    const auto chunk = index % each, row = index / each % to<u64>(p.rows),
-               bh = index / each / to<u64>(p.rows);
-    const auto batch = bh / to<u64>(p.heads), head = bh % to<u64>(p.heads);
-    const auto size = to<u64>(p.page_size);
-    const auto inside = row < to<u64>(p.lengths.ld(batch));
-    const auto column = row / size;
-    const auto listed = inside & (column < to<u64>(p.columns));
-    const auto page = p.table.ld_if(listed, batch * to<u64>(p.columns) + column, Val<s32>(-1))[0];
+  k.grid_stride(p.chunks, [&](ThreadIndex i) {
+    const Val<u32> index = i, each = p.per_head;
+    const auto line = index / each, chunk = index - line * each, bh = line / p.rows, row = line - bh * p.rows;
+    const auto of_launch = bh / p.heads, head = bh - of_launch * p.heads, batch = p.first + of_launch;
+    const auto inside = row < p.lengths.ld(batch);
+    const auto column = row >> p.page_shift;
+    const auto listed = inside & (column < p.columns);
+    const auto page =
+        p.table.ld_if(listed, to<u64>(batch) * to<u64>(p.columns) + to<u64>(column), Val<s32>(-1))[0];
     const auto good = listed & (bits<u32>(page) < p.page_count);
-    k.if_(inside & !good, [&] { red<relaxed, gpu, op::max>(p.error_flag, 0, to<u32>(batch) + 1); });
-    const auto d = each * 8u;
+    k.if_(inside & !good, [&] { red<relaxed, gpu, op::max>(p.error_flag, 0, batch + 1); });
+    const auto d = to<u64>(each) * 8u, heads = to<u64>(p.heads);
+    const auto place = row - (column << p.page_shift);
     const auto key =
-        (((to<u64>(bits<u32>(page)) * 2u) * to<u64>(p.heads) + head) * size + row % size) * d + chunk * 8u;
-    const auto value = key + to<u64>(p.heads) * size * d;
+        ((((to<u64>(bits<u32>(page)) * 2u) * heads + to<u64>(head)) << p.page_shift) + to<u64>(place)) * d +
+        to<u64>(chunk) * 8u;
+    const auto value = key + ((heads * d) << p.page_shift);
+    const auto target = (to<u64>(p.first) * heads * to<u64>(p.rows) * to<u64>(each) + to<u64>(index)) * 8u;
     const auto move = [&](const Val<u64>& from, const Out<T>& out, const Val<f32>& scale) {
       const auto w = load8<Page>(p.pool.at(from).address(), good);
       const auto back = [&](int n) -> Val<b32> {
@@ -120,9 +129,8 @@ void gather_kernel(Kernel& k, typename GatherArgs<T, Page>::template Of<DeviceAr
         else
           return dsl::pack<T>(element<f16>(w[n], 0) * scale, element<f16>(w[n], 1) * scale);
       };
-      out.at(index * 8u)
-          .template as<b32>()
-          .template st<4>(0, RegGroup<b32, 4>(back(0), back(1), back(2), back(3)));
+      out.at(target).template as<b32>().template st<4>(0,
+                                                       RegGroup<b32, 4>(back(0), back(1), back(2), back(3)));
     };
     move(key, p.keys, p.key_scale);
     move(value, p.values, p.value_scale);
@@ -187,6 +195,7 @@ Variant copy_variant(DType pages) {
 void check(const KvCacheShape& c) {
   if (auto why = reject(c); !why.empty()) throw ArgumentError(text::cat("kv cache: ", why));
 }
+std::uint32_t page_shift(const KvCacheShape& c) { return std::uint32_t(std::countr_zero(c.page_size)); }
 runtime::Dim3 grid(runtime::Stream& s, std::uint64_t chunks) {
   return runtime::grid_for_at_most(chunks, kThreads,
                                    std::uint64_t(std::max(1, s.device().info().sm_count)) * 16);
@@ -218,22 +227,30 @@ void kv_append(runtime::Stream& s, const KvCacheShape& c, std::uint64_t pool, co
   if (t.k % 16 || t.v % 16 || head % 8 || row % 8)
     throw ArgumentError("kv cache: tokens and heads must lie at multiples of 16 bytes");
 
-  const std::uint64_t chunks = t.count * c.heads * c.d / 8;
-  launch::launch_kernel(s, load(s.device(), append_variant(c.type, c.pages)), grid(s, chunks),
-                        AppendArgs<b8, b8>::Of<launch::HostArg>{.keys = t.k,
-                                                                .values = t.v,
-                                                                .pool = pool,
-                                                                .slots = slots,
-                                                                .error_flag = error_flag,
-                                                                .chunks = chunks,
-                                                                .per_head = std::uint32_t(c.d / 8),
-                                                                .heads = std::uint32_t(c.heads),
-                                                                .page_size = std::uint32_t(c.page_size),
-                                                                .slot_count = c.page_count * c.page_size,
-                                                                .row = row,
-                                                                .head_stride = head,
-                                                                .key_inverse = 1 / c.key_scale,
-                                                                .value_inverse = 1 / c.value_scale});
+  if (t.count >= 1ull << 32)
+    throw ArgumentError(text::cat("kv cache: ", t.count, " tokens; there can be 2^32 - 1 at once"));
+  // The kernel counts chunks in 32 bits: more tokens take several launches.
+  const std::uint64_t each = c.heads * c.d / 8, most = (1ull << 31) / each;
+  const auto fn = load(s.device(), append_variant(c.type, c.pages));
+  for (std::uint64_t first = 0; first < t.count; first += most) {
+    const std::uint64_t chunks = std::min(most, t.count - first) * each;
+    launch::launch_kernel(s, fn, grid(s, chunks),
+                          AppendArgs<b8, b8>::Of<launch::HostArg>{.keys = t.k,
+                                                                  .values = t.v,
+                                                                  .pool = pool,
+                                                                  .slots = slots,
+                                                                  .error_flag = error_flag,
+                                                                  .first = std::uint32_t(first),
+                                                                  .chunks = std::uint32_t(chunks),
+                                                                  .per_head = std::uint32_t(c.d / 8),
+                                                                  .heads = std::uint32_t(c.heads),
+                                                                  .page_shift = page_shift(c),
+                                                                  .slot_count = c.page_count * c.page_size,
+                                                                  .row = row,
+                                                                  .head_stride = head,
+                                                                  .key_inverse = 1 / c.key_scale,
+                                                                  .value_inverse = 1 / c.value_scale});
+  }
 }
 
 void kv_copy(runtime::Stream& s, const KvCacheShape& c, std::uint64_t pool,
@@ -258,25 +275,36 @@ void kv_gather(runtime::Stream& s, const KvCacheShape& c, std::uint64_t pool, st
                std::uint64_t columns, std::uint64_t lengths, std::uint64_t batch, std::uint64_t rows,
                std::uint64_t k, std::uint64_t v, std::uint64_t error_flag) {
   check(c);
-  const std::uint64_t chunks = batch * c.heads * rows * c.d / 8;
-  if (!chunks) return;
-
-  launch::launch_kernel(s, load(s.device(), gather_variant(c.type, c.pages)), grid(s, chunks),
-                        GatherArgs<b8, b8>::Of<launch::HostArg>{.pool = pool,
-                                                                .table = table,
-                                                                .lengths = lengths,
-                                                                .keys = k,
-                                                                .values = v,
-                                                                .error_flag = error_flag,
-                                                                .chunks = chunks,
-                                                                .per_head = std::uint32_t(c.d / 8),
-                                                                .heads = std::uint32_t(c.heads),
-                                                                .rows = std::uint32_t(rows),
-                                                                .page_size = std::uint32_t(c.page_size),
-                                                                .page_count = std::uint32_t(c.page_count),
-                                                                .columns = std::uint32_t(columns),
-                                                                .key_scale = c.key_scale,
-                                                                .value_scale = c.value_scale});
+  const std::uint64_t each = c.heads * rows * c.d / 8;
+  if (!batch || !each) return;
+  if (each > 1ull << 31 || batch >= 1ull << 32)
+    throw Unsupported(
+        {"kv cache: a sequence is gathered in 2^31 chunks of 8 elements at most",
+         {},
+         text::cat(c.heads, " heads of ", rows, " rows of ", c.d, " elements, ", batch, " sequences"),
+         "gather fewer heads or rows at once"});
+  const std::uint64_t most = (1ull << 31) / each;
+  const auto fn = load(s.device(), gather_variant(c.type, c.pages));
+  for (std::uint64_t first = 0; first < batch; first += most) {
+    const std::uint64_t chunks = std::min(most, batch - first) * each;
+    launch::launch_kernel(s, fn, grid(s, chunks),
+                          GatherArgs<b8, b8>::Of<launch::HostArg>{.pool = pool,
+                                                                  .table = table,
+                                                                  .lengths = lengths,
+                                                                  .keys = k,
+                                                                  .values = v,
+                                                                  .error_flag = error_flag,
+                                                                  .first = std::uint32_t(first),
+                                                                  .chunks = std::uint32_t(chunks),
+                                                                  .per_head = std::uint32_t(c.d / 8),
+                                                                  .heads = std::uint32_t(c.heads),
+                                                                  .rows = std::uint32_t(rows),
+                                                                  .page_shift = page_shift(c),
+                                                                  .page_count = std::uint32_t(c.page_count),
+                                                                  .columns = std::uint32_t(columns),
+                                                                  .key_scale = c.key_scale,
+                                                                  .value_scale = c.value_scale});
+  }
 }
 
 std::vector<Variant> kv_cache_variants() {

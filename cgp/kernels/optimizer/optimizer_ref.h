@@ -15,6 +15,7 @@ struct OptimizerElement {
 inline OptimizerElement optimizer_ref(OptimizerRule rule, const OptimizerGroup& o, OptimizerElement e,
                                       double g, std::uint32_t t) {
   const bool adam = rule == OptimizerRule::adam || rule == OptimizerRule::adamw;
+  if (o.maximize) g = -g;
   if (rule == OptimizerRule::adamw || rule == OptimizerRule::lion)
     e.w -= o.lr * o.weight_decay * e.w;
   else
@@ -27,6 +28,8 @@ inline OptimizerElement optimizer_ref(OptimizerRule rule, const OptimizerGroup& 
     const double mixed = o.beta1 * e.m + (1 - o.beta1) * g;
     e.w -= o.lr * (mixed > 0 ? 1 : mixed < 0 ? -1 : mixed);
     e.m = o.beta2 * e.m + (1 - o.beta2) * g;
+  } else if (rule == OptimizerRule::descent) {
+    e.w -= o.lr * g;
   } else {
     e.m = o.beta1 * e.m + g;
     e.w -= o.lr * (rule == OptimizerRule::sgd ? e.m : g + o.beta1 * e.m);

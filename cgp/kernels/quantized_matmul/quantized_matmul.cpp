@@ -7,6 +7,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/gemm/api/gemm.h"
+#include "cgp/kernels/quantized_matmul/quantized_gemv.h"
 
 namespace cgp::kernels {
 namespace {
@@ -68,6 +69,10 @@ QuantizedMatmulPlan plan_of(const QuantizedMatmul& p, const runtime::DeviceInfo&
     plan.why = plan.wgmma ? "packed weights on sm_90, wgmma" : "few rows of packed weights on sm_90";
     return plan;
   }
+  if (reject_gemv(p, d).empty()) {
+    plan.gemv = true, plan.why = text::cat("few rows, decoded in registers: ", plan.why);
+    return plan;
+  }
   const auto [n, k] = sizes(p);
   const std::uint64_t each = std::max<std::uint64_t>(k, 1) * std::uint64_t(bytes(p.x.dtype));
   const std::uint64_t most = std::max(p.workspace_limit / each / kLeastSlab, std::uint64_t(1)) * kLeastSlab;
@@ -95,7 +100,7 @@ void quantized_matmul(runtime::Stream& s, const QuantizedMatmul& given) {
   const row::Checker c{"quantized_matmul"};
   const auto [n, k] = sizes(p);
   const auto plan = plan_of(p, s.device().info());
-  if (!plan.weight_only && plan.workspace && p.m) {
+  if (plan.workspace && p.m) {
     c.present("workspace", p.workspace, {DType::u8}, true),
         c.vector("workspace", p.workspace, plan.workspace);
     if (p.workspace.address % 256)
@@ -104,6 +109,7 @@ void quantized_matmul(runtime::Stream& s, const QuantizedMatmul& given) {
   }
   if (!p.m || !n) return;
   if (plan.wgmma) return weight_wgmma_gemm(s, weight_only_problem(p));
+  if (plan.gemv) return quantized_gemv(s, p);
   if (plan.weight_only) return weight_only_gemm(s, weight_only_problem(p));
   const auto x_size = std::uint64_t(bytes(p.x.dtype)), y_size = std::uint64_t(bytes(p.y.dtype));
   for (std::uint64_t at = 0; at < n; at += plan.slab) {

@@ -3,7 +3,8 @@
 // Products with quantised weights of any format (dequantize.h), any number of rows, on every GPU from sm_75 on.
 //   y [m, n] = x [m, k] w'     w [n, k]
 //   y [m, k] = x [m, n] w      with `transposed`: the gradient of the input of a layer whose weight is frozen
-// The fastest way there is: weight_only on sm_90 where packed weights are given (up to 16 rows on mma, more on wgmma); else slabs of the weight
+// The fastest way there is: weight_only on sm_90 where packed weights are given (up to 16 rows on mma, more on wgmma); up to 4 rows
+// quantized_gemv on every other GPU, where it has the format; else slabs of the weight
 // (of its rows; transposed: of its columns) are dequantised to x's type in a workspace and multiplied by gemm. An element
 // of y is one sum over the whole depth either way.
 #include "cgp/kernels/dequantize/dequantize.h"
@@ -26,6 +27,7 @@ struct QuantizedMatmul {
 };
 struct QuantizedMatmulPlan {
   bool weight_only = false;     ///< packed weights are multiplied as they are
+  bool gemv = false;            ///< quantized_gemv(): decoded in registers
   bool wgmma = false;           ///< ... by weight_wgmma_gemm(), which rounds each to x's type
   std::uint64_t slab = 0;       ///< rows (transposed: columns) of the weight that are dequantised at a time
   std::uint64_t workspace = 0;  ///< bytes

@@ -6,7 +6,7 @@
 #include "cgp/base/text.h"
 #include "cgp/kernels/catalog/tensor_case.h"
 #include "cgp/kernels/dequantize/dequantize_ref.h"
-#include "cgp/kernels/quantized_matmul/quantized_matmul.h"
+#include "cgp/kernels/quantized_matmul/quantized_gemv.h"
 #include "cgp/kernels/quantized_matmul/quantized_matmul_ref.h"
 
 namespace cgp::kernels {
@@ -19,6 +19,10 @@ std::vector<runtime::KernelImage> ships(std::string_view arch) {
   DequantizeConfig c{QuantizedFormat::q4_k, DType::bf16};
   c.align = 16;
   all.push_back(dequantize_variant(c));
+  for (const auto f : {QuantizedFormat::q4_k, QuantizedFormat::q8_0, QuantizedFormat::bnb_nf4}) {
+    const int align = f == QuantizedFormat::q4_k ? 16 : f == QuantizedFormat::q8_0 ? 2 : 4;
+    all.push_back(quantized_gemv_variant({f, DType::f16, DType::f16, 1, align, true}));
+  }
   if (arch == "sm_90a")
     for (const auto f : kWeightFormats) {
       all.push_back(weight_only_variant(weight_only_config({f, DType::bf16, 1, 4096, 4096}, 132)));
@@ -62,6 +66,8 @@ std::unique_ptr<Case> prepare(const runtime::Device& device, const Options& o,
     c->runs({plan.wgmma ? weight_wgmma_variant(weight_wgmma_config(q, sms))
                         : weight_only_variant(weight_only_config(q, sms))},
             plan.why);
+  } else if (plan.gemv) {
+    c->runs({quantized_gemv_variant(quantized_gemv_config(p))}, plan.why);
   } else {
     Dequantize d;
     d.weight = p.weight, d.out = View(p.workspace.address, w.rows * w.cols, type, true, p.workspace.backend);

@@ -54,6 +54,26 @@ TEST(quantized_matmul, the_gradient_of_the_input) {
   run("q4_k", "bf16", "5", "24", "512", "sm_90a", "1"), run("gptq", "f16", "9", "16", "64", "sm_90a", "1");
   run("bnb_nf4", "f32", "3", "6", "20", "sm_80", "1", "64");
 }
+// One to four rows of every format that the GEMV has, with columns that are no multiple of a warp's 256, and more rows of the weight
+// than blocks have warps.
+TEST(quantized_matmul, one_to_four_rows_are_decoded_in_registers) {
+  for (auto format : {"q4_0", "q8_0", "q5_1"})
+    run(format, "f16", "2", "9", "96", "sm_75"), run(format, "f32", "1", "17", "320", "sm_80");
+  run("nf4", "f16", "2", "9", "128", "sm_75"), run("mxfp4", "f32", "2", "9", "96", "sm_75"), run("q4_k", "f16", "1", "3", "768", "sm_75"),
+      run("q6_k", "bf16", "4", "3", "256", "sm_80");
+  run("bnb_nf4", "f16", "1", "9", "72", "sm_75", "0", "64"),
+      run("bnb_nf4", "f32", "3", "2", "64", "sm_86", "0", "8");
+  QuantizedMatmul p;
+  p.weight.format = QuantizedFormat::q4_k, p.weight.rows = p.weight.cols = 4096;
+  p.x = p.y = View::stand_in(DType::f16), p.m = 4;
+  const auto info = runtime::Device::open("emu:sm_75").info();
+  EXPECT_TRUE(quantized_matmul_plan(p, info).gemv);
+  EXPECT_EQ(quantized_matmul_plan(p, info).workspace, 0u);
+  p.m = 5;
+  EXPECT_FALSE(quantized_matmul_plan(p, info).gemv);
+  p.m = 4, p.x = p.y = View::stand_in(DType::bf16);
+  EXPECT_FALSE(quantized_matmul_plan(p, info).gemv);  // no rounding to bf16 before sm_80
+}
 TEST(quantized_matmul, runs_on_every_architecture) {
   for (auto arch : kTargets)
     run("q4_k", "f16", "4", "16", "256", arch), run("awq", "f32", "3", "16", "64", arch);
@@ -108,7 +128,7 @@ TEST(quantized_matmul, slabs_and_pitches) {
   const auto host = random_weight(w, false, false, 5);
   auto codes = device.upload<std::uint8_t>(typed<std::uint8_t>(host.codes));
   for (bool transposed : {false, true}) {
-    const std::uint64_t k = transposed ? w.rows : w.cols, n = transposed ? w.cols : w.rows, m = 3;
+    const std::uint64_t k = transposed ? w.rows : w.cols, n = transposed ? w.cols : w.rows, m = 5;
     const auto x_host = random_array(DType::f32, {m * (k + 1)}, 3);
     auto x = device.upload<float>(typed<float>(x_host));
     std::vector<float> seen[2];
@@ -164,10 +184,10 @@ TEST(quantized_matmul, what_does_not_fit_is_named_and_nothing_is_written) {
   w.format = QuantizedFormat::q8_0, w.rows = 8, w.cols = 64;
   auto host = random_weight(w, false, false, 5);
   auto codes = device.upload<std::uint8_t>(typed<std::uint8_t>(host.codes));
-  auto x = device.zeros<float>(2 * 64), y = device.zeros<float>(2 * 8);
+  auto x = device.zeros<float>(5 * 64), y = device.zeros<float>(5 * 8);
   auto workspace = device.zeros<std::uint8_t>(8 * 64 * 4);
   QuantizedMatmul good;
-  good.weight = w, good.weight.codes = std::as_const(codes), good.m = 2;
+  good.weight = w, good.weight.codes = std::as_const(codes), good.m = 5;
   good.x = std::as_const(x), good.y = y, good.workspace = workspace;
   const auto why = [&](const QuantizedMatmul& p) {
     return message([&] { quantized_matmul(device.stream(), p); });
@@ -176,7 +196,7 @@ TEST(quantized_matmul, what_does_not_fit_is_named_and_nothing_is_written) {
   auto p = good;
   p.weight.cols = 96;
   EXPECT_THAT(why(p), HasSubstr("codes of q8_0 [8, 96] must have 816 bytes"));
-  p = good, p.m = 3;
+  p = good, p.m = 6;
   EXPECT_THAT(why(p), HasSubstr("x must hold all rows"));
   p = good, p.workspace = {};
   EXPECT_THAT(why(p), HasSubstr("workspace must be given"));

@@ -13,6 +13,7 @@
 #include "cgp/kernels/topk/topk.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "cgp/base/error.h"
@@ -28,6 +29,7 @@ namespace {
 using namespace dsl;
 
 constexpr int kBins = 256;
+constexpr float kLeast = -std::numeric_limits<float>::infinity();
 // Accesses in flight: two keep the code of the passes small that are seldom made.
 constexpr int kMaxima = 4, kLoads = 2;
 
@@ -70,19 +72,25 @@ class TopKernel {
     static auto carried() { return std::tuple(&Threshold::key, &Threshold::equals); }
   };
 
-  /// Maxima of the groups of one thread.
+  /// Maxima of the groups of one thread, without NaNs: as f32, which takes two instructions an element.
   Keys maxima(int groups) {
     const auto n = std::size_t(groups);
-    return k_.loop(turns(kMaxima), Keys(n, Val<u32>(0)), [&](const Val<u32>& base, const Keys& m) {
-      const auto all = load(base, kMaxima);
-      std::vector<Keys> best;
-      for (const auto& first : m) best.push_back({first});
-      for (std::size_t j = 0; j < kMaxima; ++j)
-        for (const auto& key : all[j]) best[j % n].push_back(dsl::max(best[j % n].back(), key));
-      Keys next;
-      for (const auto& b : best) next.push_back(b.back());
-      return next;
-    });
+    const auto found = k_.loop(turns(kMaxima), row::Floats(n, Val<f32>(kLeast)),
+                               [&](const Val<u32>& base, const row::Floats& m) {
+                                 const auto all = load(base, kMaxima);
+                                 std::vector<row::Floats> best;
+                                 for (const auto& first : m) best.push_back({first});
+                                 for (std::size_t j = 0; j < kMaxima; ++j)
+                                   for (const auto& x : row::floats(f_, all[j].words))
+                                     best[j % n].push_back(dsl::max(best[j % n].back(), x));
+                                 row::Floats next;
+                                 for (const auto& b : best) next.push_back(b.back());
+                                 return next;
+                               });
+    const row::Format one{f_.dtype, 1};
+    Keys out;
+    for (const auto& m : found) out.push_back(keys(one, row::pack(one, {m}), Val<pred>(true))[0]);
+    return out;
   }
   /// The need-th largest of the threads' keys, at least 1, which is below all elements.
   Val<u32> bound(const Keys& own, const Val<u32>& need) {
@@ -106,16 +114,24 @@ class TopKernel {
   Val<u32> collect_from(const Val<u32>& least, const Ptr<shared, u64>& list, int slots) {
     k_.if_(k_.tid() == 0, [&] { counter_.st(0, Val<u32>(0)); });
     k_.sync();
+    const auto bound = value_of(least);
     k_.loop(turns(kMaxima), [&](const Val<u32>& base) {
       const auto all = load(base, kMaxima);
-      for (int j = 0; j < kMaxima; ++j)
-        for (std::size_t e = 0; e < all[std::size_t(j)].size(); ++e) {
-          const auto& key = all[std::size_t(j)][e];
-          k_.if_(key >= least, [&] {
-            const auto slot = atom<relaxed, cta, op::add>(counter_, 0, Val<u32>(1));
-            k_.if_(slot < std::uint32_t(slots), [&] { list.st(slot, entry(index_of(base, j), e, key)); });
-          });
-        }
+      for (int j = 0; j < kMaxima; ++j) {
+        const auto& access = all[std::size_t(j)];
+        std::vector<Val<pred>> some;  // NaNs too, and everything where the bound is below all elements
+        for (const auto& x : row::floats(f_, access.words))
+          some.push_back(some.empty() ? !(x < bound) : some.back() | !(x < bound));
+        k_.if_(some.back(), [&] {
+          const auto all_keys = keys(f_, access.words, access.inside);
+          for (std::size_t e = 0; e < all_keys.size(); ++e)
+            k_.if_(all_keys[e] >= least, [&] {
+              const auto slot = atom<relaxed, cta, op::add>(counter_, 0, Val<u32>(1));
+              k_.if_(slot < std::uint32_t(slots),
+                     [&] { list.st(slot, entry(index_of(base, j), e, all_keys[e])); });
+            });
+        });
+      }
     });
     k_.sync();
     return counter_.ld(0);
@@ -123,8 +139,9 @@ class TopKernel {
   Threshold select_above(const Val<u32>& bound, const Val<u32>& need) {
     return radix(need, [&](auto&& count) {
       k_.loop(turns(kLoads), [&](const Val<u32>& base) {
-        for (const auto& keys : load(base, kLoads))
-          for (const auto& key : keys) k_.if_(key >= bound, [&] { count(key); });
+        for (const auto& access : load(base, kLoads))
+          for (const auto& key : keys(f_, access.words, access.inside))
+            k_.if_(key >= bound, [&] { count(key); });
       });
     });
   }
@@ -137,7 +154,8 @@ class TopKernel {
       const auto all = load(base, kLoads);
       std::vector<Val<u32>> state{taken};
       for (int j = 0; j < kLoads; ++j)
-        state.push_back(collect_access(all[std::size_t(j)], index_of(base, j), t, above, state.back(), list));
+        state.push_back(collect_access(keys(f_, all[std::size_t(j)].words, all[std::size_t(j)].inside),
+                                       index_of(base, j), t, above, state.back(), list));
       return state.back();
     });
     k_.sync();
@@ -166,12 +184,12 @@ class TopKernel {
                   });
   }
   /// Elements as unsigned integers of the same order; those that are not there are 0, below all others.
-  Keys keys(const row::Access& a, const Val<pred>& inside) const {
+  static Keys keys(const row::Format& f, const row::Access& a, const Val<pred>& inside) {
     Keys out;
-    const int bits_of = 8 * cgp::bytes(f_.dtype);
-    const std::uint32_t infinity = f_.dtype == DType::f16 ? 0x7c000000u : 0x7f800000u;
+    const int bits_of = 8 * cgp::bytes(f.dtype);
+    const std::uint32_t infinity = f.dtype == DType::f16 ? 0x7c000000u : 0x7f800000u;
     for (const auto& word : a)
-      for (int half = 0; half < (bits_of == 32 || f_.elements == 1 ? 1 : 2); ++half) {
+      for (int half = 0; half < (bits_of == 32 || f.elements == 1 ? 1 : 2); ++half) {
         const auto w = bits<u32>(word);
         const auto u = bits_of == 32 ? w : half ? w & 0xffff0000u : w << 16;
         const auto zero = select(u == 0x80000000u, Val<u32>(0), u);
@@ -192,17 +210,25 @@ class TopKernel {
   Val<u32> index_of(const Val<u32>& base, int j) const {
     return access_of(base, j) * std::uint32_t(f_.elements);
   }
-  std::vector<Keys> load(const Val<u32>& base, int loads) const {
-    std::vector<row::Access> got;
-    std::vector<Val<pred>> inside;
+  struct Loaded {
+    row::Access words;
+    Val<pred> inside;
+  };
+  // Elements that are not there are -infinity.
+  std::vector<Loaded> load(const Val<u32>& base, int loads) const {
+    std::vector<Loaded> got;
     for (int j = 0; j < loads; ++j) {
       const auto at = access_of(base, j);
-      inside.push_back(at < accesses_);
-      got.push_back(row::load<nc>(f_, row_, at, inside.back()));
+      const Val<pred> inside = at < accesses_;
+      got.push_back({row::load<nc>(f_, row_, at, inside, kLeast), inside});
     }
-    std::vector<Keys> all;
-    for (std::size_t j = 0; j < got.size(); ++j) all.push_back(keys(got[j], inside[j]));
-    return all;
+    return got;
+  }
+  // The element of a key, as f32; NaN where no element has it.
+  Val<f32> value_of(const Val<u32>& key) const {
+    const std::uint32_t sign = 1u << (8 * digits_ - 1);
+    const auto word = select((key & sign) != 0, key ^ sign, ~key);
+    return row::floats({f_.dtype, 1}, {bits<b32>(digits_ == 2 ? word & 0xffffu : word)})[0];
   }
 
   // The need-th largest key of those that `visit` hands to its argument, digit by digit.
@@ -369,9 +395,8 @@ Problem checked(TopK t) {
   const int slots = t.k <= 64 ? 128 : t.k <= 256 ? 512 : 2048;
   const int elements = row::fits(t.in, t.cols, t.layout, n) ? n : 1;
   const bool few = t.cols <= 1024ull * std::uint64_t(elements) && t.k <= 256;
-  const TopKConfig b{t.in.dtype,      elements,
-                     slots,           few || t.k > 64 ? kMaxima : 1,
-                     few ? 128 : 512, t.index.dtype == DType::s64};
+  const TopKConfig b{
+      t.in.dtype, elements, slots, t.k > 64 ? kMaxima : 1, few ? 128 : 512, t.index.dtype == DType::s64};
   return {std::move(t), b};
 }
 

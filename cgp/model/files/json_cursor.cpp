@@ -10,7 +10,7 @@ using text::cat;
 
 namespace {
 
-constexpr int kMaxDepth = 64;
+constexpr int kMaxJsonDepth = 64;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -57,7 +57,7 @@ void JsonCursor::expect(char c) {
 
 void JsonCursor::open(char c) {
   expect(c);
-  if (++depth_ > kMaxDepth) fail(cat("JSON must be nested at most ", kMaxDepth, " deep"));
+  if (++depth_ > kMaxJsonDepth) fail(cat("JSON must be nested at most ", kMaxJsonDepth, " deep"));
 }
 
 bool JsonCursor::close(char c) {

@@ -5,7 +5,7 @@ namespace cgp::model {
 namespace {
 
 // clang-format off
-constexpr GgmlType kTypes[] = {
+constexpr GgmlType kGgmlTypes[] = {
     {0, "F32", 1, 4},         {1, "F16", 1, 2},         {2, "Q4_0", 32, 18},      {3, "Q4_1", 32, 20},
     {6, "Q5_0", 32, 22},      {7, "Q5_1", 32, 24},      {8, "Q8_0", 32, 34},      {9, "Q8_1", 32, 36},
     {10, "Q2_K", 256, 84},    {11, "Q3_K", 256, 110},   {12, "Q4_K", 256, 144},   {13, "Q5_K", 256, 176},
@@ -20,16 +20,16 @@ constexpr GgmlType kTypes[] = {
 
 }  // namespace
 
-std::span<const GgmlType> ggml_types() { return kTypes; }
+std::span<const GgmlType> ggml_types() { return kGgmlTypes; }
 
 const GgmlType* find_ggml_type(std::uint32_t id) {
-  for (const GgmlType& type : kTypes)
+  for (const GgmlType& type : kGgmlTypes)
     if (type.id == id) return &type;
   return nullptr;
 }
 
 const GgmlType* find_ggml_type(std::string_view name) {
-  for (const GgmlType& type : kTypes)
+  for (const GgmlType& type : kGgmlTypes)
     if (type.name == name) return &type;
   return nullptr;
 }

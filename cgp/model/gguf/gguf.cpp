@@ -20,13 +20,13 @@ constexpr std::uint64_t kMaxNameLength = 64 * 1024;  // of keys and tensor names
 constexpr int kMaxNesting = 8;                       // arrays in arrays
 constexpr std::uint64_t kMaxParts = 1 << 16;
 
-struct TypeInfo {
+struct ValueType {
   std::string_view name;
   std::size_t size;
 };
-constexpr TypeInfo kTypes[] = {{"u8", 1},  {"i8", 1},  {"u16", 2},  {"i16", 2},    {"u32", 4},
-                               {"i32", 4}, {"f32", 4}, {"bool", 1}, {"string", 0}, {"array", 0},
-                               {"u64", 8}, {"i64", 8}, {"f64", 8}};
+constexpr ValueType kValueTypes[] = {{"u8", 1},  {"i8", 1},  {"u16", 2},  {"i16", 2},    {"u32", 4},
+                                     {"i32", 4}, {"f32", 4}, {"bool", 1}, {"string", 0}, {"array", 0},
+                                     {"u64", 8}, {"i64", 8}, {"f64", 8}};
 
 bool multiply(std::uint64_t a, std::uint64_t b, std::uint64_t& out) {
   return !__builtin_mul_overflow(a, b, &out);
@@ -34,8 +34,8 @@ bool multiply(std::uint64_t a, std::uint64_t b, std::uint64_t& out) {
 
 }  // namespace
 
-std::string_view name_of(GgufType type) { return kTypes[std::size_t(type)].name; }
-std::size_t size_of(GgufType type) { return kTypes[std::size_t(type)].size; }
+std::string_view name_of(GgufType type) { return kValueTypes[std::size_t(type)].name; }
+std::size_t size_of(GgufType type) { return kValueTypes[std::size_t(type)].size; }
 
 /// Walks the bytes of one file from front to back.
 struct Gguf::Reader {
@@ -85,7 +85,8 @@ struct Gguf::Reader {
   GgufType type() {
     std::uint64_t start = at;
     auto id = scalar<std::uint32_t>("a value's type");
-    if (id >= std::size(kTypes)) fail_at(start, "a value's type must be one of 0 to 12", cat("it is ", id));
+    if (id >= std::size(kValueTypes))
+      fail_at(start, "a value's type must be one of 0 to 12", cat("it is ", id));
     return GgufType(id);
   }
   /// A count of things that take at least `least` bytes each: never more than the bytes that are left.

@@ -15,7 +15,7 @@ namespace {
 using text::cat;
 using Kind = GrammarExpr::Kind;
 
-constexpr std::size_t kMaxText = 1 << 20;
+constexpr std::size_t kMaxGrammar = 1 << 20;
 constexpr int kMaxGroups = 200;
 constexpr std::uint32_t kLastPoint = 0x10FFFF;
 
@@ -39,7 +39,7 @@ GrammarExpr::Ranges complement(GrammarExpr::Ranges in) {
 class GbnfParser {
  public:
   GbnfParser(std::string_view text, const std::string& name) : text_(text), name_(name) {
-    if (text.size() > kMaxText)
+    if (text.size() > kMaxGrammar)
       fail("a grammar has at most 1 MB of text", cat("it has ", text.size(), " bytes"));
     for (; at_ < text.size(); at_ += unicode::decode(text, at_).size)
       if (static_cast<unsigned char>(text[at_]) >= 0x80 && unicode::decode(text, at_).size == 1)

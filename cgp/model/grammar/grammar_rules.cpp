@@ -18,7 +18,7 @@ using Op = GrammarRules::Op;
 using Kind = GrammarExpr::Kind;
 
 constexpr std::size_t kMaxNodes = 500'000;
-constexpr std::size_t kMaxDepth = 1000;
+constexpr std::size_t kMaxRecursion = 1000;
 
 /// Writes expressions from the end to the start: each part knows what follows it.
 class RuleWriter {
@@ -226,8 +226,8 @@ void check_left_recursion(const GrammarRules& g, const std::vector<std::vector<u
       if (state[to] == done) depth[top] = std::max(depth[top], depth[to] + 1);
       if (state[to] == unseen) state[to] = open, path.push_back(to);
     }
-    if (depth[r] > kMaxDepth)
-      throw ParseError(ErrorText{cat("rules begin with one another at most ", kMaxDepth, " deep"),
+    if (depth[r] > kMaxRecursion)
+      throw ParseError(ErrorText{cat("rules begin with one another at most ", kMaxRecursion, " deep"),
                                  texts[r].where,
                                  cat("from '", g.rules[r].name, "' it is ", depth[r]),
                                  {}});

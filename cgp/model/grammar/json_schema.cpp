@@ -17,8 +17,8 @@ namespace {
 
 using text::cat;
 
-constexpr std::size_t kMaxRules = 20'000, kMaxText = 1 << 20;
-constexpr std::size_t kMaxMerges = 100'000, kMaxKeys = 64 << 20, kMaxNameLength = 500;
+constexpr std::size_t kMaxRules = 20'000, kMaxSchema = 1 << 20;
+constexpr std::size_t kMaxMerges = 100'000, kMaxKeys = 64 << 20, kMaxPropertyName = 500;
 constexpr int kMaxHops = 64;
 
 /// What every schema may use. A number has a bounded length, so that a model cannot write digits for ever.
@@ -72,7 +72,8 @@ constexpr std::string_view kKeywords[] = {"type",
                                           "oneOf",
                                           "allOf",
                                           "$ref"};
-constexpr std::string_view kTypes[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
+constexpr std::string_view kSchemaTypes[] = {"object",  "array",   "string", "number",
+                                             "integer", "boolean", "null"};
 
 template <class Names>
 bool among(const Names& names, std::string_view name) {
@@ -97,7 +98,7 @@ std::string json_text(std::string_view s) {
 class SchemaWriter {
  public:
   SchemaWriter(std::string_view schema, const std::string& name) : name_(name) {
-    if (schema.size() > kMaxText)
+    if (schema.size() > kMaxSchema)
       fail("a schema has at most 1 MB of text", "", cat("it has ", schema.size(), " bytes"));
     for (std::size_t at = 0; at < schema.size(); at += unicode::decode(schema, at).size)
       if (static_cast<unsigned char>(schema[at]) >= 0x80 && unicode::decode(schema, at).size == 1)
@@ -113,7 +114,7 @@ class SchemaWriter {
       pending_.pop_front();
       const std::string body = body_of(p.schema, p.place);
       rules_ += cat(p.rule, " ::= ", body, "\n");
-      if (rules_.size() > kMaxText)
+      if (rules_.size() > kMaxSchema)
         fail("the grammar of a schema has at most 1 MB of text", p.place, "it is larger");
     }
     out += rules_;
@@ -261,7 +262,7 @@ class SchemaWriter {
   std::vector<std::string> types_of(const Value& type, const std::string& place) const {
     std::vector<std::string> out;
     const auto add = [&](const Value& t) {
-      if (!t.is_string() || !among(kTypes, t.string()))
+      if (!t.is_string() || !among(kSchemaTypes, t.string()))
         fail("a type is one of JSON schema's", place, cat("it is ", t.json()));
       if (!among(out, t.string())) out.push_back(t.string());
     };
@@ -584,8 +585,8 @@ class SchemaWriter {
   std::string other_names(const std::vector<std::string>& names, std::size_t depth,
                           const std::string& place) {
     constexpr std::string_view kNot = R"("\\\x00-\x1F)";
-    if (depth > kMaxNameLength)
-      unsupported(cat("a name of more than ", kMaxNameLength, " bytes beside additionalProperties"), place);
+    if (depth > kMaxPropertyName)
+      unsupported(cat("a name of more than ", kMaxPropertyName, " bytes beside additionalProperties"), place);
     bool is_name = false;
     std::vector<std::pair<std::string, std::vector<std::string>>> by_next;  // character, names
     for (const std::string& n : names) {

@@ -19,7 +19,7 @@ using text::cat;
 
 namespace {
 
-constexpr int kMaxDepth = 100;
+constexpr int kMaxCalls = 100;
 
 /// Characters of a string as strings: what a loop over it, or an index, sees.
 std::vector<std::string_view> characters(std::string_view s) {
@@ -93,7 +93,7 @@ std::string Evaluator::captured(const Body& body) {
 }
 
 Evaluator::Flow Evaluator::execute(const Body& body, std::string& out) {
-  if (++depth_ > kMaxDepth) refuse(cat("a chat template may go ", kMaxDepth, " deep"));
+  if (++depth_ > kMaxCalls) refuse(cat("a chat template may go ", kMaxCalls, " deep"));
   Flow flow = Flow::next;
   for (const Stmt& s : body) {
     line_ = s.line;
@@ -368,7 +368,7 @@ Value Evaluator::call(const Value& function, std::vector<Value> arguments, Named
   if (function.is_undefined())
     refuse(cat("'", function.undefined_name(), "' is undefined and cannot be called"));
   if (!function.function()) refuse(cat(function.type_name(), " cannot be called"));
-  if (++depth_ > kMaxDepth) refuse(cat("a chat template may go ", kMaxDepth, " deep"));
+  if (++depth_ > kMaxCalls) refuse(cat("a chat template may go ", kMaxCalls, " deep"));
   Value out = function.function()->call(arguments, named);
   --depth_;
   return out;

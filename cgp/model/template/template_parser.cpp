@@ -14,7 +14,7 @@ using text::cat;
 
 namespace {
 
-constexpr int kMaxDepth = 100;
+constexpr int kMaxNested = 100;
 
 class Parser {
  public:
@@ -58,7 +58,7 @@ class Parser {
 
   struct Deeper {
     explicit Deeper(Parser& p) : parser(p) {
-      if (++p.depth_ > kMaxDepth) p.fail(cat("it is nested more than ", kMaxDepth, " deep"));
+      if (++p.depth_ > kMaxNested) p.fail(cat("it is nested more than ", kMaxNested, " deep"));
     }
     ~Deeper() { --parser.depth_; }
     Parser& parser;

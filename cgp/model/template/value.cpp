@@ -15,7 +15,7 @@ using text::cat;
 
 namespace {
 
-constexpr int kMaxDepth = 64;
+constexpr int kMaxValueDepth = 64;
 
 /// repr() of Python: shortest digits, ".0" for whole numbers, exponents from 1e16 on.
 std::string float_text(double x) {
@@ -60,7 +60,7 @@ class JsonReader {
     return true;
   }
   Value value(int depth) {
-    if (depth > kMaxDepth) fail(cat("it is nested more than ", kMaxDepth, " deep"));
+    if (depth > kMaxValueDepth) fail(cat("it is nested more than ", kMaxValueDepth, " deep"));
     switch (peek()) {
       case '{': {
         ++at_;
@@ -262,7 +262,7 @@ std::string Value::repr() const {
 }
 
 void Value::write_repr(std::string& out, int depth) const {
-  if (depth > kMaxDepth) throw ArgumentError(cat("values are printed to a depth of ", kMaxDepth));
+  if (depth > kMaxValueDepth) throw ArgumentError(cat("values are printed to a depth of ", kMaxValueDepth));
   if (is_undefined()) {
     out += "Undefined";
   } else if (is_none()) {
@@ -321,7 +321,7 @@ std::string Value::json(int indent) const {
 }
 
 void Value::write_json(std::string& out, int indent, int depth) const {
-  if (depth > kMaxDepth) throw ArgumentError(cat("values are written to a depth of ", kMaxDepth));
+  if (depth > kMaxValueDepth) throw ArgumentError(cat("values are written to a depth of ", kMaxValueDepth));
   auto line = [&](int level) {
     if (indent >= 0) out += '\n' + std::string(std::size_t(indent) * std::size_t(level), ' ');
   };

@@ -14,7 +14,7 @@ using text::cat;
 namespace {
 
 constexpr std::uint32_t kUnbounded = ~0u;
-constexpr int kMaxDepth = 50;
+constexpr int kMaxGroupDepth = 50;
 constexpr std::size_t kMaxProgram = 20000;
 
 struct Node {
@@ -88,7 +88,7 @@ class RegexCompiler {
   }
 
   Node alternatives(int depth) {
-    if (depth > kMaxDepth) fail(cat("groups are nested more than ", kMaxDepth, " deep"));
+    if (depth > kMaxGroupDepth) fail(cat("groups are nested more than ", kMaxGroupDepth, " deep"));
     Node out{Node::choice};
     do {
       out.parts.push_back(sequence(depth));

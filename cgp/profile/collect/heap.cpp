@@ -204,8 +204,7 @@ HeapProfile read_heap_records(const std::vector<std::string>& files) {
 std::string heap_library() {
   if (const char* given = std::getenv("CGP_HEAP_LIBRARY"); given && *given)
     return fs::exists(given) ? given : "";
-  const fs::path beside = fs::path(inject_library()).replace_filename("libcgp_heap.so");
-  return fs::exists(beside) ? beside.string() : "";
+  return library_beside_inject("libcgp_heap.so");
 }
 
 HeapProfile profile_heap(const std::vector<std::string>& command) {

@@ -77,6 +77,11 @@ std::string inject_library() {
   return {};
 }
 
+std::string library_beside_inject(const char* name) {
+  const std::string path = fs::path(inject_library()).replace_filename(name).string();
+  return access(path.c_str(), R_OK) == 0 ? path : "";
+}
+
 ProgramRun run_program(const std::vector<std::string>& command, const ProgramOptions& options) {
   ProgramRun run;
   const std::string library = options.trace_gpu ? inject_library() : "";
@@ -90,8 +95,10 @@ ProgramRun run_program(const std::vector<std::string>& command, const ProgramOpt
                     (options.timeout_seconds <= 0 || options.duration_seconds < options.timeout_seconds);
   p.timeout_seconds = part ? options.duration_seconds : options.timeout_seconds;
   p.capture = !options.show_output;
+  p.environment = options.environment;
   if (!library.empty()) {
-    p.environment = {{"CUDA_INJECTION64_PATH", library}, {"CGP_INJECT_OUT", prefix}};
+    p.environment.insert(p.environment.end(),
+                         {{"CUDA_INJECTION64_PATH", library}, {"CGP_INJECT_OUT", prefix}});
     if (!options.counters.empty()) {
       p.environment.emplace_back("CGP_INJECT_MODE", "range");
       p.environment.emplace_back("CGP_INJECT_METRICS", text::join(options.counters, ","));

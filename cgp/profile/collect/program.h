@@ -3,6 +3,7 @@
 // Runs a program and collects all that can be known about it from outside: processor, memory, files,
 // switches, and, by injection, what it did on the GPU.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cgp/profile/measure/process.h"
@@ -19,8 +20,9 @@ struct ProgramOptions {
   bool all_api = false;
   double timeout_seconds = 0;
   double duration_seconds = 0;  ///< the program is ended then, which is no failure
-  bool show_output = false;     ///< the program's output goes to standard error
-  std::string keep_events;      ///< prefix of the event files; empty: they are removed
+  std::vector<std::pair<std::string, std::string>> environment = {};  ///< set for it
+  bool show_output = false;  ///< the program's output goes to standard error
+  std::string keep_events;   ///< prefix of the event files; empty: they are removed
 };
 
 struct ProgramRun {
@@ -40,5 +42,7 @@ std::string record_problem(const std::string& record);
 
 /// $CGP_INJECT_LIBRARY, beside this program, or ../lib. Empty: not found.
 std::string inject_library();
+/// Another library of that folder: libcgp_heap.so, libcgp_sample.so. Empty: not found.
+std::string library_beside_inject(const char* name);
 
 }  // namespace cgp::profile

@@ -102,6 +102,9 @@ struct CallbackData {
   void* result;
   const char* symbol;
   void* context;
+  std::uint32_t context_id;
+  std::uint64_t* correlation_data;
+  std::uint32_t correlation;
 };
 struct LaunchParams {  ///< cuLaunchKernel, cuLaunchCooperativeKernel
   void* function;

@@ -55,6 +55,7 @@ TEST(cupti_abi, records_lie_as_in_the_header) {
   SAME_FIELD(ResourceData, descriptor, CUpti_ResourceData, resourceDescriptor);
   SAME_FIELD(CallbackData, symbol, CUpti_CallbackData, symbolName);
   SAME_FIELD(CallbackData, params, CUpti_CallbackData, functionParams);
+  SAME_FIELD(CallbackData, correlation, CUpti_CallbackData, correlationId);
 }
 
 TEST(cupti_abi, numbers_are_those_of_the_header) {

@@ -66,10 +66,14 @@ int cuptiEnableCallback(std::uint32_t, void*, std::uint32_t, std::uint32_t) {
   return code_of("cuptiEnableCallback");
 }
 int cuptiFinalize() { return code_of("cuptiFinalize"); }
-/// The program launches a kernel: the driver's call ends.
+/// The program launches a kernel: the driver's call begins and ends.
 void fake_cupti_launch() {
-  const CallbackData call{1, "cuLaunchKernel", nullptr, nullptr, "k", nullptr};
-  if (subscribed)
-    subscribed(nullptr, cgp::measure::cupti::kDriverDomain, cgp::measure::cupti::kLaunchKernel[0], &call);
+  static std::uint32_t launches = 0;
+  ++launches;
+  for (const std::uint32_t site : {0u, 1u}) {
+    const CallbackData call{site, "cuLaunchKernel", nullptr, nullptr, "k", nullptr, 0, nullptr, launches};
+    if (subscribed)
+      subscribed(nullptr, cgp::measure::cupti::kDriverDomain, cgp::measure::cupti::kLaunchKernel[0], &call);
+  }
 }
 }

@@ -13,6 +13,8 @@
 //                       CUPTI is not there at all: what it costs stays as long as it is, whether anything is
 //                       recorded or not
 //   CGP_INJECT_CUBINS   folder for the machine code of each module
+//   CGP_INJECT_STACKS   trace: libcgp_sample.so, where it is loaded, keeps the stacks of launches
+#include <dlfcn.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -84,6 +86,9 @@ struct State {
   std::atomic<std::uint64_t> launches{0}, graph_kernels{0}, calls{0};
   bool came_back = false;
   std::atomic<std::size_t> open_calls{0};
+  void (*sample_launch)(std::uint32_t correlation) = nullptr;
+  std::atomic<std::uint64_t> last_stack{0};         ///< ns
+  std::atomic<std::uint16_t> stacks_of[4096] = {};  ///< by the kernel's name
   void* subscriber = nullptr;
   std::mutex spare_mutex;
   std::vector<std::uint8_t*> spare;  ///< buffers of records, used again
@@ -409,6 +414,19 @@ void launch_callback(std::uint32_t id, const CallbackData& call) {
   s.launched.push_back(std::move(l));
 }
 
+/// The stacks of each kernel's first launches, and of a thousand in a second.
+void sample_launch(State& s, const CallbackData& call) {
+  constexpr std::uint16_t kFirst = 32;
+  auto& of_kernel = s.stacks_of[(reinterpret_cast<std::uintptr_t>(call.symbol) >> 3) % 4096];
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  const std::uint64_t now = std::uint64_t(t.tv_sec) * 1000000000u + std::uint64_t(t.tv_nsec);
+  if (of_kernel >= kFirst && now - s.last_stack < 1000000) return;
+  if (of_kernel < kFirst) ++of_kernel;
+  s.last_stack = now;
+  s.sample_launch(call.correlation);
+}
+
 void save_module(const ModuleData& m) {
   State& s = state();
   std::lock_guard lock(s.mutex);
@@ -448,8 +466,12 @@ void leave(const CallbackData& call) {
 void callback(void*, std::uint32_t domain, std::uint32_t id, const void* data) {
   State& s = state();
   if (getpid() != s.owner) return;  // a forked child without a driver of its own
+  if (domain == kDriverDomain && s.sample_launch && static_cast<const CallbackData*>(data)->site == 0 &&
+      (one_of(id, kLaunchKernel) || one_of(id, kLaunchCooperative) || one_of(id, kLaunchKernelEx) ||
+       one_of(id, kGraphLaunch)))
+    sample_launch(s, *static_cast<const CallbackData*>(data));
   if (domain == kDriverDomain && s.window_on) return leave(*static_cast<const CallbackData*>(data));
-  if (domain == kDriverDomain) return launch_callback(id, *static_cast<const CallbackData*>(data));
+  if (domain == kDriverDomain && s.range) return launch_callback(id, *static_cast<const CallbackData*>(data));
   if (domain != kResourceDomain) return;
   const auto& resource = *static_cast<const ResourceData*>(data);
   if (id == kContextCreated && s.range && !s.profiler && !s.done) begin_range(resource.context);
@@ -497,12 +519,11 @@ bool attach() {
   CGP_TRY(cuptiSubscribe, &s.subscriber, callback, nullptr);
   for (std::uint32_t id : {kContextCreated, kContextDestroyStarting, kModuleLoaded})
     noted("contexts and modules", s.cupti.cuptiEnableCallback(1, s.subscriber, kResourceDomain, id));
-  if (s.range) {
+  if (s.range || s.sample_launch)
     for (const auto& ids : {kLaunchKernel, kLaunchCooperative, kLaunchKernelEx, kGraphLaunch})
       for (int i = 0; i < 2; ++i)
         noted("launches", s.cupti.cuptiEnableCallback(1, s.subscriber, kDriverDomain, ids[i]));
-    return true;
-  }
+  if (s.range) return true;
   if (s.window_on) write_window(s, true);
   return start_trace();
 }
@@ -569,6 +590,8 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
   const char* mode = std::getenv("CGP_INJECT_MODE");
   s.range = mode && !std::strcmp(mode, "range");
   if (const char* folder = std::getenv("CGP_INJECT_CUBINS")) s.cubins = folder;
+  if (std::getenv("CGP_INJECT_STACKS") && !s.range)
+    s.sample_launch = reinterpret_cast<void (*)(std::uint32_t)>(dlsym(RTLD_DEFAULT, "cgp_sample_launch"));
   if (const char* most = std::getenv("CGP_INJECT_LAUNCHES")) s.most = std::strtoul(most, nullptr, 10);
   if (s.most == 0) s.most = 1;
   if (const char* window = std::getenv("CGP_INJECT_WINDOW"); window && !std::strcmp(window, "auto"))

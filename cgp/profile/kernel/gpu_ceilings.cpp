@@ -381,6 +381,13 @@ void add_ceilings(const std::string& device, const std::string& type, const std:
     into.absent(Metric::peak_bandwidth_gbps, missing);
 }
 
+double fma_ladder(runtime::Stream& s, const runtime::Device& device, runtime::Buffer<float>& out,
+                  std::uint32_t rounds) {
+  kernels::load(device, ladder32())(s, runtime::Dim3{std::uint32_t(out.size() / kThreads), 1, 1}, out,
+                                    rounds);
+  return 2.0 * kChains * kUnrolled * rounds * double(out.size());
+}
+
 void add_gpu_memory(std::uint64_t total_bytes, std::uint64_t free_bytes, measure::MetricSet& into) {
   using measure::Metric;
   for (Metric total : {Metric::vram_total_mb, Metric::gpu_memory_total_mb})

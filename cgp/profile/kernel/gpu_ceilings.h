@@ -8,6 +8,7 @@
 
 #include "cgp/kernels/common/variant.h"
 #include "cgp/profile/measure/metric.h"
+#include "cgp/runtime/buffer.h"
 #include "cgp/runtime/device.h"
 
 namespace cgp::profile {
@@ -28,6 +29,10 @@ void add_ceilings(const std::string& device, const std::string& type, const std:
 /// One total of a GPU's memory, and what is used of it, as the driver counts them: NVML's total has what the driver
 /// keeps for itself, too.
 void add_gpu_memory(std::uint64_t total_bytes, std::uint64_t free_bytes, measure::MetricSet& into);
+/// Queues dependent fp32 multiply-adds of every thread, in `out.size()` threads (a multiple of 256), each of which writes its
+/// element. Gives how many operations. On any device that runs kernels.
+double fma_ladder(runtime::Stream& s, const runtime::Device& device, runtime::Buffer<float>& out,
+                  std::uint32_t rounds);
 /// Throws Unsupported on the emulator.
 std::vector<Ceiling> gpu_ceilings(const runtime::Device& device, int launches = 12);
 /// The kernels, for tests that assemble and emulate them.

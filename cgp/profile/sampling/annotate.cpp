@@ -212,6 +212,16 @@ Headline headline_of(const ordered_json& section, double wall_seconds) {
             {"cgp syscalls -- PROGRAM counts the calls",
              "fewer and larger reads and writes; memory that is used again needs no new pages",
              "the flame graph of cgp report names the callers"}};
+  if (const auto python = rows_in(section, "python");
+      !python.empty() && number_in(python[0], "self_pct") >= 40)
+    return {format("ONE FUNCTION OF PYTHON: {} takes {:.0f} % of the processor time with the machine code "
+                   "for it ({})",
+                   fitted(visible(word(python[0], "name")), 60), number_in(python[0], "self_pct"),
+                   std::filesystem::path(word(python[0], "file")).filename().string()),
+            {"what it computes number by number takes a NumPy operation, or a function in C, a fraction of "
+             "the time",
+             "the functions of the interpreter below say whether it computes, allocates or looks names up",
+             "compare: cgp time --against 'python3 OLD.py' -- python3 NEW.py"}};
   if (heap >= 15)
     return {format("ALLOCATION: {:.0f} % of the processor time is in malloc and free", heap),
             {"cgp profile binary --heap -- PROGRAM names who allocates",

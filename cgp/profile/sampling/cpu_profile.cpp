@@ -13,6 +13,7 @@
 namespace cgp::profile {
 namespace {
 
+constexpr char kPython[] = "py::";  // what CPython and libcgp_sample.so write
 constexpr const char* kUnknown = "[unknown]";
 constexpr std::size_t kLines = 20;  // of each function
 
@@ -109,6 +110,13 @@ Names names_of_kernel() {
   return names;
 }
 
+/// The files between the program's launch and us.
+bool of_driver(const std::string& module) {
+  for (const char* name : {"libcgp_", "libcupti", "libcuda.so", "libfake_cupti"})
+    if (module.rfind(name, 0) == 0) return true;
+  return false;
+}
+
 /// Functions of frames, each file and table read once.
 class Symbols {
  public:
@@ -177,17 +185,18 @@ class Symbols {
 
 CpuProfile analyse(const CpuRecording& r) {
   CpuProfile p;
-  p.absent = r.absent, p.rate = r.rate, p.kernel = r.kernel, p.samples = r.samples, p.lost = r.lost,
-  p.cut = r.cut;
+  p.absent = r.absent, p.rate = r.rate, p.kernel = r.kernel, p.timer = r.timer, p.samples = r.samples,
+  p.lost = r.lost, p.cut = r.cut;
   Symbols symbols(r);
   using Key = std::pair<std::string, std::string>;
   std::map<Key, HotFunction> functions;
+  std::map<std::string, PythonFunction> python;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> threads;
   std::map<std::uint32_t, std::map<std::uint64_t, std::pair<Key, std::uint64_t>>> leaves;  // by module
-  const auto folded_of = [&](const CpuStack& stack) {
+  const auto folded_of = [&](const CpuStack& stack, std::ptrdiff_t without = 0) {
     const auto thread = r.names.find(stack.thread);
     std::string folded = thread == r.names.end() ? "[thread]" : thread->second;
-    for (auto frame = stack.frames.rbegin(); frame != stack.frames.rend(); ++frame) {
+    for (auto frame = stack.frames.rbegin(); frame != stack.frames.rend() - without; ++frame) {
       const Key& key = symbols.function(stack.process, *frame);
       std::string name = key.first == kUnknown ? "[" + key.second + "]" : key.first;
       std::replace(name.begin(), name.end(), ';', ':');
@@ -196,12 +205,25 @@ CpuProfile analyse(const CpuRecording& r) {
     return folded;
   };
   p.waits_watched = r.waits_watched, p.waits_absent = r.waits_absent, p.displaced_ns = r.displaced_ns;
+  for (const auto& [correlation, stack] : r.launches) {
+    const auto own = std::find_if(stack.frames.begin(), stack.frames.end(), [&](const CpuFrame& f) {
+      return !of_driver(symbols.function(stack.process, f).second);
+    });
+    p.launches.push_back({stack.process, correlation, folded_of(stack, own - stack.frames.begin())});
+  }
   for (const auto& [stack, ns] : r.waits) p.waits[folded_of(stack)] += ns;
   for (const auto& [stack, count] : r.stacks) {
     std::set<Key> seen;
     for (const auto& frame : stack.frames)
       if (const Key& key = symbols.function(stack.process, frame); seen.insert(key).second)
         functions[key].total += count;
+    std::set<std::string> of_python;
+    for (const auto& frame : stack.frames) {
+      const std::string& name = symbols.function(stack.process, frame).first;
+      if (name.rfind(kPython, 0) != 0) continue;
+      if (of_python.empty()) python[name].self += count;
+      if (of_python.insert(name).second) python[name].total += count;
+    }
     const CpuFrame& leaf = stack.frames[0];
     const Key& key = symbols.function(stack.process, leaf);
     functions[key].self += count;
@@ -231,6 +253,15 @@ CpuProfile analyse(const CpuRecording& r) {
   std::stable_sort(p.functions.begin(), p.functions.end(), [](const HotFunction& a, const HotFunction& b) {
     return a.self != b.self ? a.self > b.self : a.total > b.total;
   });
+  for (auto& [name, f] : python) {  // "py::C.f:/a.py"
+    const auto file = name.find(':', sizeof kPython);
+    f.name = name.substr(sizeof kPython - 1, file - (sizeof kPython - 1));
+    if (file != name.npos) f.file = name.substr(file + 1);
+    p.python.push_back(std::move(f));
+  }
+  std::stable_sort(p.python.begin(), p.python.end(), [](const PythonFunction& a, const PythonFunction& b) {
+    return a.self != b.self ? a.self > b.self : a.total > b.total;
+  });
   for (const auto& [ids, count] : threads) {
     const auto name = r.names.find(ids.second);
     p.threads.push_back({ids.first, ids.second, name == r.names.end() ? "" : name->second, count});
@@ -238,11 +269,6 @@ CpuProfile analyse(const CpuRecording& r) {
   std::stable_sort(p.threads.begin(), p.threads.end(),
                    [](const HotThread& a, const HotThread& b) { return a.samples > b.samples; });
   return p;
-}
-
-bool names_python(const CpuProfile& p) {
-  return std::any_of(p.functions.begin(), p.functions.end(),
-                     [](const HotFunction& f) { return f.name.rfind("py::", 0) == 0; });
 }
 
 }  // namespace cgp::profile

@@ -3,57 +3,30 @@
 
 #include <fcntl.h>
 #include <linux/perf_event.h>
-#if defined(__x86_64__)
-#include <asm/perf_regs.h>
-#endif
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
-#include <optional>
+#include <filesystem>
 #include <thread>
 
+#include "cgp/base/file.h"
 #include "cgp/base/text.h"
-#include "cgp/profile/sampling/elf_file.h"
-#include "cgp/profile/sampling/unwind.h"
+#include "cgp/profile/sampling/stack_reader.h"
 
 namespace cgp::profile {
 namespace {
 
 /// Of each processor: plenty, else what a user may lock (perf_event_mlock_kb).
 constexpr std::size_t kPages[] = {1024, 128};
-/// Of a stack, in each sample.
-constexpr std::uint32_t kStackBytes = 8192;
-
-#if defined(__x86_64__)
-/// Registers of a sample in the order of their bits: perf's number, and DWARF's.
-constexpr std::pair<int, std::size_t> kRegisters[] = {
-    {PERF_REG_X86_AX, 0},   {PERF_REG_X86_BX, 3},   {PERF_REG_X86_CX, 2},   {PERF_REG_X86_DX, 1},
-    {PERF_REG_X86_SI, 4},   {PERF_REG_X86_DI, 5},   {PERF_REG_X86_BP, 6},   {PERF_REG_X86_SP, 7},
-    {PERF_REG_X86_IP, 16},  {PERF_REG_X86_R8, 8},   {PERF_REG_X86_R9, 9},   {PERF_REG_X86_R10, 10},
-    {PERF_REG_X86_R11, 11}, {PERF_REG_X86_R12, 12}, {PERF_REG_X86_R13, 13}, {PERF_REG_X86_R14, 14},
-    {PERF_REG_X86_R15, 15}};
-constexpr bool kTables = true;
-#else
-constexpr std::array<std::pair<int, std::size_t>, 0> kRegisters{};
-constexpr bool kTables = false;
-#endif
-
 constexpr std::size_t kMostKept = std::size_t(32) << 20;  // records that wait to be read
-
-struct Mapping {
-  std::uint64_t begin = 0, end = 0, offset = 0;
-  std::uint32_t module = 0;
-};
-/// Of one process, by where they begin.
-using Maps = std::map<std::uint64_t, Mapping>;
 
 std::string reason(int error) {
   if (error == EACCES || error == EPERM)
@@ -70,10 +43,11 @@ perf_event_attr attributes(double rate, bool kernel, std::size_t pages) {
   a.type = PERF_TYPE_SOFTWARE, a.config = PERF_COUNT_SW_CPU_CLOCK;
   a.sample_period = std::uint64_t(1e9 / rate);
   a.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CALLCHAIN;
-  if (kTables) {
+  if (kUnwindTables) {  // the stack has the program's callers: the kernel need not walk them too
     a.sample_type |= PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
-    for (const auto& [perf, dwarf] : kRegisters) a.sample_regs_user |= 1ull << perf;
+    a.sample_regs_user = sampled_registers();
     a.sample_stack_user = kStackBytes;
+    a.exclude_callchain_user = 1;
   }
   a.disabled = 1, a.inherit = 1, a.enable_on_exec = 1;
   a.mmap = 1, a.mmap2 = 1, a.comm = 1, a.comm_exec = 1, a.task = 1, a.sample_id_all = 1;
@@ -88,6 +62,13 @@ perf_event_attr switch_attributes(std::size_t pages) {
   a.config = PERF_COUNT_SW_CONTEXT_SWITCHES, a.sample_period = 1;
   a.mmap = a.mmap2 = a.comm = a.comm_exec = a.task = 0, a.context_switch = 1;
   return a;
+}
+
+/// What a process measures of itself comes with the kernel's ticks.
+std::uint64_t tick_ns() {
+  timespec t{};
+  clock_getres(CLOCK_MONOTONIC_COARSE, &t);
+  return std::uint64_t(t.tv_sec) * 1000000000u + std::uint64_t(t.tv_nsec);
 }
 
 /// The ring that the kernel writes the records of one processor into.
@@ -111,281 +92,44 @@ struct Ring {
   }
 };
 
-/// One record, whose `time` puts those of all processors in order.
-struct Record {
-  std::uint64_t time = 0;
-  const perf_event_header* header = nullptr;
-  bool of_switch = false;
-  const char* body() const { return reinterpret_cast<const char*>(header + 1); }
-};
-
-template <class T>
-T take(const char*& at) {
-  T v;
-  std::memcpy(&v, at, sizeof v);
-  at += sizeof v;
-  return v;
-}
-
-/// With sample_id_all every record but a sample ends with pid, tid and time.
-std::uint64_t time_of(const perf_event_header& h) {
-  const char* end = reinterpret_cast<const char*>(&h) + h.size;
-  const char* at = h.type == PERF_RECORD_SAMPLE ? reinterpret_cast<const char*>(&h) + sizeof h + 16 : end - 8;
-  return take<std::uint64_t>(at);
-}
-
-/// Turns records, in the order of their time, into stacks of modules.
-class Reader {
- public:
-  explicit Reader(CpuRecording& out) : out_(out) {}
-
-  void read(const Record& r) {
-    const char* at = r.body();
-    switch (r.header->type) {
-      case PERF_RECORD_MMAP2: {
-        const auto pid = take<std::uint32_t>(at);
-        at += 4;
-        Mapping m;
-        m.begin = take<std::uint64_t>(at);
-        m.end = m.begin + take<std::uint64_t>(at);
-        m.offset = take<std::uint64_t>(at);
-        at += 24 + 8;  // device, inode, generation; protection and flags
-        const std::string file(at);
-        const bool there = file[0] == '/' && file.rfind("//anon", 0) != 0 &&
-                           file.rfind("/dev/zero", 0) != 0 && file.rfind("/memfd:", 0) != 0;
-        m.module = module_of(there || file == "[vdso]" ? file : kMemoryModule);
-        insert(maps_[pid], m);
-        break;
-      }
-      case PERF_RECORD_COMM: {
-        const auto pid = take<std::uint32_t>(at), tid = take<std::uint32_t>(at);
-        out_.names[tid] = at;
-        if (r.header->misc & PERF_RECORD_MISC_COMM_EXEC) maps_[pid].clear();
-        break;
-      }
-      case PERF_RECORD_FORK: {
-        const auto pid = take<std::uint32_t>(at), parent = take<std::uint32_t>(at),
-                   tid = take<std::uint32_t>(at), parent_tid = take<std::uint32_t>(at);
-        if (pid != parent) maps_[pid] = maps_[parent];
-        if (const auto name = out_.names.find(parent_tid); name != out_.names.end())
-          out_.names[tid] = std::string(name->second);
-        break;
-      }
-      case PERF_RECORD_LOST:
-        at += 8;
-        out_.lost += take<std::uint64_t>(at);
-        break;
-      case PERF_RECORD_SAMPLE:
-        sample(at, r.of_switch ? r.time : 0);
-        break;
-      case PERF_RECORD_SWITCH:
-        switched(r);
-        break;
-      default:
-        break;
-    }
-  }
-
- private:
-  std::uint32_t module_of(const std::string& name) {
-    const auto [at, fresh] = modules_.try_emplace(name, std::uint32_t(out_.modules.size()));
-    if (fresh) out_.modules.push_back(name);
-    return at->second;
-  }
-
-  /// A new mapping replaces what was there.
-  static void insert(Maps& maps, const Mapping& m) {
-    auto at = maps.lower_bound(m.begin);
-    if (at != maps.begin()) {
-      Mapping& before = std::prev(at)->second;
-      if (before.end > m.end) {
-        Mapping rest = before;
-        rest.offset += m.end - rest.begin, rest.begin = m.end;
-        maps[rest.begin] = rest;
-      }
-      before.end = std::min(before.end, m.begin);
-    }
-    while (at != maps.end() && at->first < m.end) {
-      if (at->second.end > m.end) {
-        Mapping rest = at->second;
-        rest.offset += m.end - rest.begin, rest.begin = m.end;
-        maps[rest.begin] = rest;
-      }
-      at = maps.erase(at);
-    }
-    maps[m.begin] = m;
-  }
-
-  /// None where no code is: what a frame pointer led to in code that keeps none.
-  std::optional<CpuFrame> frame_of(const Maps& maps, std::uint64_t address, bool kernel) {
-    if (kernel) return CpuFrame{module_of(kKernelModule), address};
-    const auto next = maps.upper_bound(address);
-    if (next == maps.begin()) return std::nullopt;
-    const Mapping& m = std::prev(next)->second;
-    if (address >= m.end) return std::nullopt;
-    if (out_.modules[m.module] == kMemoryModule) return CpuFrame{m.module, address};
-    return CpuFrame{m.module, address - m.begin + m.offset};
-  }
-
-  /// A thread stopped, for others where it was displaced, or goes on.
-  void switched(const Record& r) {
-    const char* at = reinterpret_cast<const char*>(r.header) + r.header->size - 16 + 4;
-    const auto stopped = stopped_.find(take<std::uint32_t>(at));
-    if (stopped == stopped_.end()) return;
-    if (r.header->misc & PERF_RECORD_MISC_SWITCH_OUT) {
-      stopped->second.displaced = r.header->misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT;
-      return;
-    }
-    const std::uint64_t ns = r.time - std::min(r.time, stopped->second.time);
-    if (stopped->second.displaced)
-      out_.displaced_ns += ns;
-    else
-      out_.waits[std::move(stopped->second.stack)] += ns;
-    stopped_.erase(stopped);
-  }
-
-  /// `stopped_at`: 0 for a sample of the clock.
-  void sample(const char* at, std::uint64_t stopped_at) {
-    at += 8;  // the instruction is the first of its chain
-    CpuStack stack;
-    stack.process = take<std::uint32_t>(at), stack.thread = take<std::uint32_t>(at);
-    at += 8;
-    const Maps& maps = maps_[stack.process];
-    std::vector<CpuFrame> by_pointers;
-    bool kernel = false, first = true;
-    for (auto n = take<std::uint64_t>(at); n > 0; --n) {
-      const auto address = take<std::uint64_t>(at);
-      if (address >= std::uint64_t(PERF_CONTEXT_MAX)) {
-        kernel = address == std::uint64_t(PERF_CONTEXT_KERNEL), first = true;
-        continue;
-      }
-      auto& frames = kernel ? stack.frames : by_pointers;
-      const auto frame = frame_of(maps, first ? address : address - 1, kernel);
-      if (!frame && !(stack.frames.empty() && by_pointers.empty())) {
-        if (kernel) continue;
-        at += 8 * (n - 1);  // past what is left of the chain
-        break;
-      }
-      frames.push_back(frame ? *frame : CpuFrame{module_of(kMemoryModule), address});
-      first = false;
-    }
-    auto by_tables = kTables ? unwound(maps, at) : Chain{};
-    if (by_tables.cut && !stopped_at) ++out_.cut;
-    const auto& user =
-        by_tables.whole || by_tables.frames.size() >= by_pointers.size() ? by_tables.frames : by_pointers;
-    stack.frames.insert(stack.frames.end(), user.begin(), user.end());
-    if (stack.frames.empty()) return;
-    if (stopped_at) {
-      const auto thread = stack.thread;
-      stopped_[thread] = {stopped_at, false, std::move(stack)};
-      return;
-    }
-    ++out_.samples;
-    ++out_.stacks[std::move(stack)];
-  }
-
-  struct Chain {
-    std::vector<CpuFrame> frames;
-    bool whole = false, cut = false;  ///< to the outermost function; the stack that was kept was too short
-  };
-
-  /// The registers and the stack of a sample, and the callers that they give.
-  Chain unwound(const Maps& maps, const char* at) {
-    Chain chain;
-    if (take<std::uint64_t>(at) == 0) return chain;  // a thread of the kernel has none
-    Registers registers;
-    for (const auto& [perf, dwarf] : kRegisters) registers.set(dwarf, take<std::uint64_t>(at));
-    const auto room = take<std::uint64_t>(at);
-    StackBytes stack{registers.value[Registers::kStack], {}};
-    if (room > 0) {
-      const char* bytes = at;
-      at += room;
-      stack.bytes = {bytes, std::size_t(std::min(room, take<std::uint64_t>(at)))};
-    }
-    constexpr std::size_t kDeepest = 512;
-    while (chain.frames.size() < kDeepest) {
-      const std::uint64_t ip = registers.value[Registers::kInstruction] - (chain.frames.empty() ? 0 : 1);
-      const auto frame = frame_of(maps, ip, false);
-      if (!frame) {
-        if (chain.frames.empty()) chain.frames.push_back({module_of(kMemoryModule), ip});
-        return chain;
-      }
-      chain.frames.push_back(*frame);
-      Step step = Step::unknown;
-      if (const auto& [file, table] = table_of(frame->module); file)
-        step = table->step(file->address_of(frame->address), registers, stack);
-      if (step == Step::unknown && !by_frame_pointer(registers, stack)) return chain;
-      if (step == Step::end || step == Step::cut) {
-        chain.whole = true, chain.cut = step == Step::cut;
-        return chain;
-      }
-    }
-    chain.cut = true;
-    return chain;
-  }
-
-  static bool by_frame_pointer(Registers& registers, const StackBytes& stack) {
-    if (!registers.has(Registers::kFrame)) return false;
-    const std::uint64_t at = registers.value[Registers::kFrame];
-    std::uint64_t frame = 0, address = 0;
-    if (at < registers.value[Registers::kStack] || !stack.read(at, frame) || !stack.read(at + 8, address) ||
-        address == 0)
-      return false;
-    registers.known = 0;
-    registers.set(Registers::kFrame, frame), registers.set(Registers::kStack, at + 16);
-    registers.set(Registers::kInstruction, address);
-    return true;
-  }
-
-  struct Table {
-    std::unique_ptr<ElfFile> file;
-    std::unique_ptr<UnwindTable> table;
-  };
-  /// Of a file with unwind tables; no file otherwise.
-  const Table& table_of(std::uint32_t module) {
-    const auto [at, fresh] = tables_.try_emplace(module);
-    if (!fresh || out_.modules[module][0] != '/') return at->second;
-    auto file = ElfFile::open(out_.modules[module]);
-    if (!file) return at->second;
-    const auto section = file->section(".eh_frame");
-    auto table = std::make_unique<UnwindTable>(section.bytes, section.address);
-    if (!table->empty()) at->second = {std::move(file), std::move(table)};
-    return at->second;
-  }
-
-  CpuRecording& out_;
-  std::map<std::string, std::uint32_t> modules_;
-  std::map<std::uint32_t, Table> tables_;
-  struct Stopped {
-    std::uint64_t time = 0;
-    bool displaced = false;
-    CpuStack stack;
-  };
-  std::map<std::uint32_t, Stopped> stopped_;  // by thread
-  std::map<std::uint32_t, Maps> maps_;
-};
-
 }  // namespace
 
 struct CpuSampler::Impl {
   CpuRecording recording;
-  Reader reader{recording};
+  StackReader reader{recording};
   std::vector<Ring> rings;
   int wake = -1;
   std::thread thread;
 
-  void open(double rate, bool waits) {
-    recording.rate = rate;
+  std::vector<std::pair<std::string, std::string>> environment;
+  std::string program_files;  // prefix of what libcgp_sample.so writes
+
+  void open(const SamplerOptions& o) {
+    recording.rate = o.rate;
+    const char* forced = std::getenv("CGP_SAMPLER");
+    if (forced && std::string_view(forced) == "timer")
+      recording.absent = "CGP_SAMPLER is timer";
+    else
+      open_clock(o);
+    if (!recording.absent.empty()) open_timer(o);
+    if (o.launches && kUnwindTables && !o.library.empty()) {
+      let_program_write(o);
+      environment.emplace_back("CGP_INJECT_STACKS", "1");
+    }
+    if (o.python) name_python(o);
+  }
+
+  void open_clock(const SamplerOptions& o) {
     const auto opened = [&] {
       for (const bool kernel : {true, false})
         for (const std::size_t pages : kPages)
-          if (open(attributes(rate, kernel, pages), pages)) {
+          if (open(attributes(o.rate, kernel, pages), pages)) {
             recording.kernel = kernel, recording.absent.clear();
             return true;
           }
       return false;
     };
-    if (!opened() || !waits) return;
+    if (!opened() || !o.waits) return;
     const std::size_t clocks = rings.size();
     for (const std::size_t pages : kPages)
       if (!recording.waits_watched && recording.kernel)
@@ -395,6 +139,41 @@ struct CpuSampler::Impl {
           "the operating system's part must be visible: lower /proc/sys/kernel/perf_event_paranoid to 1";
     recording.absent.clear();
     for (std::size_t i = clocks; i < rings.size(); ++i) rings[i].switches = true;
+  }
+
+  /// The program samples itself.
+  void open_timer(const SamplerOptions& o) {
+    if (!kUnwindTables || o.library.empty()) return;
+    const std::uint64_t period = std::max(tick_ns(), std::uint64_t(1e9 / o.rate));
+    recording.timer = std::exchange(recording.absent, {});
+    recording.rate = 1e9 / double(period);
+    if (o.waits) recording.waits_absent = recording.timer;
+    let_program_write(o);
+    environment.emplace_back("CGP_SAMPLE_PERIOD_NS", std::to_string(period));
+  }
+
+  void let_program_write(const SamplerOptions& o) {
+    if (!program_files.empty()) return;
+    std::error_code ec;
+    program_files =
+        (std::filesystem::temp_directory_path(ec) / text::cat("cgp-samples-", getpid(), "-")).string();
+    preload(o.library);
+    environment.emplace_back("CGP_SAMPLE_OUT", program_files);
+  }
+
+  void name_python(const SamplerOptions& o) {
+    // Python 3.12 and later do it themselves.
+    if (!std::getenv("PYTHONPERFSUPPORT")) environment.emplace_back("PYTHONPERFSUPPORT", "1");
+    if (!kUnwindTables || o.library.empty()) return;
+    preload(o.library);
+    environment.emplace_back("CGP_SAMPLE_PYTHON", "1");
+  }
+
+  void preload(const std::string& library) {
+    for (const auto& [name, value] : environment)
+      if (name == "LD_PRELOAD") return;
+    const char* others = std::getenv("LD_PRELOAD");
+    environment.emplace_back("LD_PRELOAD", others && *others ? text::cat(library, ":", others) : library);
   }
 
   /// A ring for each processor, or none.
@@ -435,21 +214,34 @@ struct CpuSampler::Impl {
     rings.resize(first);
   }
 
-  /// What was drained becomes stacks. A record that another processor wrote a little earlier may come with the next
-  /// turn: only mappings matter, and they come long before their samples.
   void digest() {
-    std::vector<Record> records;
+    std::vector<StackReader::Records> all;
     for (const auto& r : rings)
-      for (std::size_t at = 0; at + sizeof(perf_event_header) <= r.kept.size();) {
-        const auto* h = reinterpret_cast<const perf_event_header*>(r.kept.data() + at);
-        if (h->size < sizeof *h || at + h->size > r.kept.size()) break;
-        records.push_back({time_of(*h), h, r.switches});
-        at += h->size;
-      }
-    std::stable_sort(records.begin(), records.end(),
-                     [](const Record& a, const Record& b) { return a.time < b.time; });
-    for (const auto& r : records) reader.read(r);
+      all.push_back({{r.kept.data(), r.kept.size()},
+                     r.switches ? StackReader::Records::From::switches : StackReader::Records::From::clock});
+    reader.read(all);
     for (auto& r : rings) r.kept.clear();
+  }
+
+  /// One file for each program that a process was, in the order of their numbers.
+  void read_program_files() {
+    namespace fs = std::filesystem;
+    const fs::path prefix(program_files);
+    std::error_code ec;
+    std::vector<fs::path> files;
+    for (const auto& e : fs::directory_iterator(prefix.parent_path(), ec))
+      if (e.path().filename().string().rfind(prefix.filename().string(), 0) == 0) files.push_back(e.path());
+    std::sort(files.begin(), files.end());
+    for (const auto& file : files) {
+      const std::string bytes = read_file(file.string());
+      reader.read({{bytes, StackReader::Records::From::program}});
+      fs::remove(file, ec);
+    }
+    if (files.empty() && !recording.timer.empty())
+      recording.absent =
+          text::cat(recording.timer,
+                    "; and the program did not load libcgp_sample.so (it is linked statically, "
+                    "or has the timer signal SIGPROF for itself)");
   }
 
   void run() {
@@ -468,8 +260,8 @@ struct CpuSampler::Impl {
   }
 };
 
-CpuSampler::CpuSampler(double rate, bool waits) : impl_(std::make_unique<Impl>()) {
-  impl_->open(rate, waits);
+CpuSampler::CpuSampler(const SamplerOptions& options) : impl_(std::make_unique<Impl>()) {
+  impl_->open(options);
   if (impl_->rings.empty()) return;
   impl_->wake = eventfd(0, EFD_CLOEXEC);
   impl_->thread = std::thread([impl = impl_.get()] { impl->run(); });
@@ -477,6 +269,10 @@ CpuSampler::CpuSampler(double rate, bool waits) : impl_(std::make_unique<Impl>()
 
 CpuSampler::~CpuSampler() {
   if (impl_) stop();
+}
+
+const std::vector<std::pair<std::string, std::string>>& CpuSampler::environment() const {
+  return impl_->environment;
 }
 
 CpuRecording CpuSampler::stop() {
@@ -489,6 +285,8 @@ CpuRecording CpuSampler::stop() {
     i.digest();
     i.close_from(0);
   }
+  if (!i.program_files.empty()) i.read_program_files();
+  i.program_files.clear();
   return std::move(i.recording);
 }
 

@@ -8,6 +8,7 @@
 #include "cgp/base/text.h"
 #include "cgp/profile/sampling/annotate.h"
 #include "cgp/profile/sampling/cpu_profile.h"
+#include "cgp/profile/sampling/flame_graph.h"
 #include "cgp/profile/timeline/timeline_export.h"
 #include "cgp/profile/view/document.h"
 #include "cgp/profile/view/table.h"
@@ -29,52 +30,6 @@ double number(const ordered_json& j, const char* key) {
 std::string word(const ordered_json& j, const char* key) {
   return j.contains(key) && j[key].is_string() ? j[key].get<std::string>() : std::string();
 }
-
-/// A caller and what it called, by name.
-struct Node {
-  double samples = 0;
-  std::map<std::string, Node> called;
-  std::size_t depth() const {
-    std::size_t most = 0;
-    for (const auto& [name, node] : called) most = std::max(most, node.depth());
-    return most + 1;
-  }
-};
-
-std::string fill(const std::string& name) {
-  unsigned h = 2166136261u;
-  for (char c : name) h = (h ^ static_cast<unsigned char>(c)) * 16777619u;
-  return format("hsl({},{}%,{}%)", h % 55, 65 + h / 64 % 20, 66 + h / 4096 % 12);
-}
-
-constexpr double kWidth = 1180, kRow = 18, kThin = 0.4;
-constexpr std::size_t kDepth = 120;
-
-void draw(const std::string& name, const Node& node, double x, std::size_t depth, double scale, double height,
-          double all, const std::string& unit, std::string& out) {
-  const double w = node.samples * scale;
-  if (w < kThin || depth >= kDepth) return;
-  const double y = height - kRow * double(depth + 1);
-  out += format(
-      "<g tabindex='0' role='button'><title>{}: {:.0f} {}, {:.2f} %</title><rect x='{:.1f}' y='{:.0f}' "
-      "width='{:.1f}' "
-      "height='{:.0f}' "
-      "fill='{}' rx='1'/>",
-      text::escape_markup(name), node.samples, unit, 100 * node.samples / all, 10 + x, y,
-      std::max(0.3, w - 0.4), kRow - 1, fill(name));
-  if (w > 40)
-    out += format("<text x='{:.1f}' y='{:.0f}' fill='#1b1b1b'>{}</text>", 13 + x, y + 13,
-                  text::escape_markup(fitted(name, std::size_t((w - 6) / 6.6))));
-  out += "</g>\n";
-  for (const auto& [called, child] : node.called) {
-    draw(called, child, x, depth + 1, scale, height, all, unit, out);
-    x += child.samples * scale;
-  }
-}
-
-}  // namespace
-
-namespace {
 
 ordered_json waits_json(const CpuProfile& p) {
   std::vector<std::pair<std::uint64_t, const std::string*>> stacks;
@@ -130,18 +85,40 @@ std::string waits_text(const ordered_json& waits, int width) {
   return out + (table.empty() ? "" : table.text());
 }
 
+/// Which functions of the program launched what takes most of the GPU's time.
+std::string launched_text(const ordered_json& launched, int width) {
+  const double all = number(launched, "seconds") * 1e3;
+  std::string out =
+      format("launched   {} of kernels, {:.0f} launches, the stacks of {:.0f} seen\n", time_text(all * 1e3),
+             number(launched, "launches"), number(launched, "stacks_seen"));
+  Table table({"time", "share", "<kernel < the functions that launched it"});
+  const auto rows = rows_in(launched, "folded");
+  for (std::size_t i = 0; i < std::min<std::size_t>(8, rows.size()); ++i) {
+    const std::string stack = word(rows[i], "stack");
+    const auto names = text::split(stack, ';');
+    std::string shown;
+    for (std::size_t k = names.size(); k > 1 && names.size() - k < 5; --k)
+      shown += (shown.empty() ? "" : " < ") + std::string(names[k - 1]);
+    const double ms = number(rows[i], "samples");
+    table.row({time_text(ms * 1e3), format("{:.1f} %", all > 0 ? 100 * ms / all : 0),
+               fitted(visible(shown), std::size_t(std::max(40, width - 24)))});
+  }
+  return out + (table.empty() ? "" : table.text());
+}
+
 }  // namespace
 
 ordered_json to_json(const CpuProfile& p) {
   if (!p.absent.empty()) return {{"absent", p.absent}};
-  ordered_json j = {{"clock", "cpu-clock (perf_event_open)"},
-                    {"rate_hz", p.rate},
-                    {"samples", p.samples},
-                    {"lost", p.lost},
-                    {"seconds", p.seconds()},
-                    {"kernel", p.kernel},
-                    {"callers", "unwind tables, else frame pointers"},
-                    {"stacks_cut", p.cut}};
+  ordered_json j = {
+      {"clock", p.timer.empty() ? "cpu-clock (perf_event_open)" : "timer (libcgp_sample.so): " + p.timer},
+      {"rate_hz", p.rate},
+      {"samples", p.samples},
+      {"lost", p.lost},
+      {"seconds", p.seconds()},
+      {"kernel", p.kernel},
+      {"callers", "unwind tables, else frame pointers"},
+      {"stacks_cut", p.cut}};
   j["threads"] = ordered_json::array();
   for (const auto& t : p.threads)
     j["threads"].push_back(
@@ -158,6 +135,16 @@ ordered_json to_json(const CpuProfile& p) {
     if (!f.source.is_null()) one["source"] = f.source;
     if (!f.assembly.is_null()) one["assembly"] = f.assembly;
     j["functions"].push_back(std::move(one));
+  }
+  if (!p.python.empty()) j["python"] = ordered_json::array();
+  for (std::size_t i = 0; i < std::min(kFunctions, p.python.size()); ++i) {
+    const auto& f = p.python[i];
+    j["python"].push_back({{"name", f.name},
+                           {"file", f.file},
+                           {"self", f.self},
+                           {"self_pct", share(f.self, p.samples)},
+                           {"total", f.total},
+                           {"total_pct", share(f.total, p.samples)}});
   }
   j["folded"] = ordered_json::array();
   std::vector<std::pair<std::uint64_t, const std::string*>> stacks;
@@ -182,12 +169,18 @@ std::string cpu_text(const ordered_json& section, int width) {
   const double samples = number(section, "samples");
   if (samples <= 0)
     return "cpu        no samples: the program used less processor time than one takes\n" +
-           (section.contains("waits") ? waits_text(section["waits"], width) : "");
+           (section.contains("waits") ? waits_text(section["waits"], width) : "") +
+           (section.contains("launched") ? launched_text(section["launched"], width) : "");
   const auto threads = rows_in(section, "threads");
+  const std::string clock = word(section, "clock");
+  const bool timer = clock.rfind("timer", 0) == 0;
   std::string out = format(
       "cpu        {:.0f} samples at {:.0f} Hz: {} in {} thread{}{}\n", samples, number(section, "rate_hz"),
       time_text(number(section, "seconds") * 1e6), threads.size(), threads.size() == 1 ? "" : "s",
-      section.value("kernel", ordered_json()) == true ? "" : "; without the kernel's time");
+      timer || section.value("kernel", ordered_json()) == true ? "" : "; without the kernel's time");
+  if (timer)
+    out +=
+        wrapped("", clock + "; time in the operating system counts for the function that called it", width);
   if (const double lost = number(section, "lost"); lost > 0)
     out += format("           {:.0f} samples were lost: shares may be off\n", lost);
   if (const double cut = number(section, "stacks_cut"); cut > 0.01 * samples)
@@ -195,6 +188,15 @@ std::string cpu_text(const ordered_json& section, int width) {
                   cut);
   const auto headline = headline_of(section, number(section, "wall_s"));
   if (!headline.bound_by.empty()) out += wrapped("", headline.bound_by, width);
+  if (const auto python = rows_in(section, "python"); !python.empty()) {
+    Table table({"self", "total", "<functions of Python, with the machine code for them", "<in"});
+    for (std::size_t i = 0; i < std::min<std::size_t>(10, python.size()); ++i)
+      table.row({format("{:.1f} %", number(python[i], "self_pct")),
+                 format("{:.1f} %", number(python[i], "total_pct")),
+                 fitted(visible(word(python[i], "name")), std::size_t(std::max(52, width - 50))),
+                 fitted(visible(word(python[i], "file")), 26)});
+    out += table.text();
+  }
   Table functions({"self", "total", "<function", "<in", "<hottest line"});
   Table lines({"self", "<line", "<function"});
   const std::size_t room = std::size_t(std::max(30, width - 62));
@@ -234,41 +236,18 @@ std::string cpu_text(const ordered_json& section, int width) {
     out += "           threads\n" + by_thread.text();
   }
   if (section.contains("waits")) out += waits_text(section["waits"], width);
+  if (section.contains("launched")) out += launched_text(section["launched"], width);
   for (std::size_t i = 0; i < headline.next.size(); ++i)
     out += wrapped(i == 0 ? "next" : "", headline.next[i], width);
   return out;
 }
 
 std::string cpu_flamegraph_svg(const ordered_json& section, const std::string& title) {
-  Node root;
-  for (const auto& row : rows_in(section, "folded")) {
-    const double samples = number(row, "samples");
-    Node* at = &root;
-    at->samples += samples;
-    std::size_t depth = 0;
-    const std::string stack = word(row, "stack");
-    for (const auto name : text::split(stack, ';')) {
-      if (++depth > kDepth) break;
-      at = &at->called[std::string(name)];
-      at->samples += samples;
-    }
-  }
-  if (root.samples <= 0) return {};
-  const double height = kRow * double(std::min(root.depth(), kDepth)) + 34;
-  std::string boxes;
-  const auto named = [&](const char* key, const char* otherwise) {
-    const std::string name = word(section, key);
-    return name.empty() ? std::string(otherwise) : text::escape_markup(name);
-  };
-  const std::string unit = named("unit", "samples");
-  draw(format("all: {:.0f} {}", root.samples, unit), root, 0, 0, kWidth / root.samples, height, root.samples,
-       unit, boxes);
-  return format(
-      "<svg xmlns='http://www.w3.org/2000/svg' class='flame' viewBox='0 0 1200 {:.0f}' "
-      "font-family='ui-monospace,monospace' font-size='11' role='img'>\n<text x='10' y='18' "
-      "font-size='13' fill='currentColor'>{}: "
-      "{}</text>\n{}</svg>\n",
-      height + 4, text::escape_markup(fitted(title, 90)), named("title", "processor time"), boxes);
+  const std::string unit = word(section, "unit"), what = word(section, "title");
+  FlameStyle style;
+  style.title = fitted(title, 90) + ": " + (what.empty() ? "processor time" : what);
+  if (!unit.empty()) style.unit = text::escape_markup(unit);
+  return flame_svg(flame_tree(section), style);
 }
 
 }  // namespace cgp::profile

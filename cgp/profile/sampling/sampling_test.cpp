@@ -5,31 +5,39 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "cgp/base/file.h"
 #include "cgp/base/random.h"
 #include "cgp/base/text.h"
 #include "cgp/profile/measure/process.h"
 #include "cgp/profile/sampling/annotate.h"
+#include "cgp/profile/sampling/cpu_compare.h"
 #include "cgp/profile/sampling/cpu_profile.h"
 #include "cgp/profile/sampling/unwind.h"
+#include "cgp/profile/timeline/launched.h"
 #include "cgp/profile/view/document.h"
 #include "cgp/profile/view/report_html.h"
 #include "cgp/profile/view/screen.h"
 
 using namespace cgp;
 using namespace cgp::profile;
+using nlohmann::ordered_json;
 using testing::HasSubstr;
 
 namespace {
 
 #ifdef CGP_PLANTED_LOOP
-CpuProfile sampled(const std::vector<std::string>& arguments, const char* program = CGP_PLANTED_LOOP) {
-  CpuSampler sampler(999);
+CpuProfile sampled(const std::vector<std::string>& arguments, const char* program = CGP_PLANTED_LOOP,
+                   const SamplerOptions& options = {.rate = 999}) {
+  CpuSampler sampler(options);
   std::vector<std::string> command{program};
   command.insert(command.end(), arguments.begin(), arguments.end());
-  const auto run = measure::run_process(command);
+  measure::ProcessOptions p;
+  p.environment = sampler.environment();
+  const auto run = measure::run_process(command, p);
   EXPECT_TRUE(run.ok()) << run.describe();
   return analyse(sampler.stop());
 }
@@ -63,7 +71,7 @@ TEST(sampling, functions_have_their_shares_and_lines) {
 }
 
 TEST(sampling, waits_have_the_function_that_waited) {
-  CpuSampler sampler(999, true);
+  CpuSampler sampler({.rate = 999, .waits = true});
   const auto run = measure::run_process({CGP_PLANTED_LOOP, "100000", "sleep"});
   EXPECT_TRUE(run.ok()) << run.describe();
   const CpuProfile p = analyse(sampler.stop());
@@ -96,6 +104,130 @@ TEST(sampling, callers_of_code_without_frame_pointers_are_found) {
   for (const auto& [stack, samples] : p.folded)
     if (stack.find(";main;planted::work;planted::") != stack.npos) whole += samples;
   EXPECT_GT(double(whole) / double(p.samples), 0.9);
+}
+#endif
+
+#if defined(__x86_64__)
+/// A kernel that took so many milliseconds.
+std::string kernel_event(int name, int correlation, int ms) {
+  return text::cat("{\"ev\":\"kernel\",\"n\":", name, ",\"t0\":0,\"t1\":", ms,
+                   "000000,\"corr\":", correlation, ",\"grid\":[1,1,1],\"block\":[32,1,1]}\n");
+}
+
+/// As where perf_event_open is refused.
+struct ByTimer {
+  ByTimer() { setenv("CGP_SAMPLER", "timer", 1); }
+  ~ByTimer() { unsetenv("CGP_SAMPLER"); }
+};
+
+TEST(sampling, without_the_kernels_clock_a_program_samples_itself) {
+  const ByTimer forced;
+  const SamplerOptions options{.rate = 999, .library = CGP_SAMPLE_LIBRARY};
+  const CpuProfile p = sampled({"700000", "two"}, CGP_PLANTED_LOOP_TABLES, options);
+  ASSERT_EQ(p.absent, "");
+  EXPECT_EQ(p.timer, "CGP_SAMPLER is timer");
+  const auto *hot = find(p, "planted::hot_loop"), *turn = find(p, "planted::turn");
+  ASSERT_TRUE(hot && turn) << cpu_text(to_json(p), 120);
+  EXPECT_NEAR(double(hot->self) / double(hot->self + turn->self), 0.75, 0.12);
+  std::uint64_t whole = 0;
+  for (const auto& [stack, samples] : p.folded)
+    if (stack.find(";planted::work;planted::") != stack.npos) whole += samples;
+  EXPECT_GT(double(whole) / double(p.samples), 0.9) << "callers are found";
+  ASSERT_EQ(p.threads.size(), 2u);
+  EXPECT_NEAR(double(p.threads[0].samples) / double(p.samples), 0.5, 0.2);
+  EXPECT_THAT(cpu_text(to_json(p), 120), HasSubstr("timer (libcgp_sample.so)"));
+}
+
+TEST(sampling, programs_that_start_others_are_sampled_by_the_timer_too) {
+  const ByTimer forced;
+  const SamplerOptions options{.rate = 999, .library = CGP_SAMPLE_LIBRARY};
+  const std::string loop = std::string(CGP_PLANTED_LOOP) + " 200000";
+  const CpuProfile p = sampled({"-c", loop + "; exec " + loop}, "/bin/sh", options);
+  const auto* hot = find(p, "planted::hot_loop");
+  ASSERT_TRUE(hot) << cpu_text(to_json(p), 120);
+  std::set<std::uint32_t> processes;
+  for (const auto& t : p.threads)
+    if (t.name == "cgp_planted_loo") processes.insert(t.process);
+  EXPECT_EQ(processes.size(), 2u) << "one is a child, the other what the shell became";
+}
+
+TEST(sampling, without_any_clock_there_is_a_reason) {
+  const ByTimer forced;
+  const CpuProfile p = sampled({"1000"});
+  EXPECT_EQ(p.absent, "CGP_SAMPLER is timer") << "no library";
+  const CpuProfile q = sampled({"--version"}, "/bin/true", {.library = "/nowhere.so"});
+  EXPECT_THAT(q.absent, HasSubstr("did not load libcgp_sample.so"));
+}
+
+TEST(sampling, functions_of_python_have_names) {
+  if (access("/usr/bin/python3", X_OK) != 0) GTEST_SKIP() << "no /usr/bin/python3";
+  const std::string script =
+      "import sys\n"
+      "def inner(n):\n  s = 0\n  for i in range(n): s += i * i % 7\n  return s\n"
+      "class Work:\n  def outer(self): return inner(1500000)\n"
+      "sys.exit(0 if sys.version_info >= (3, 9) and Work().outer() else 9)\n";
+  const CpuProfile p = sampled({"-c", script}, "/usr/bin/python3",
+                               {.rate = 999, .python = true, .library = CGP_SAMPLE_LIBRARY});
+  if (!p.absent.empty()) GTEST_SKIP() << p.absent;
+  ASSERT_FALSE(p.python.empty());
+  EXPECT_EQ(p.python[0].name, "inner");
+  EXPECT_EQ(p.python[0].file, "<string>");
+  EXPECT_GT(double(p.python[0].self) / double(p.samples), 0.6);
+  const auto j = to_json(p);
+  EXPECT_THAT(cpu_text(j, 120), HasSubstr("ONE FUNCTION OF PYTHON: inner"));
+  EXPECT_THAT(cpu_text(j, 120), HasSubstr("functions of Python"));
+  std::uint64_t whole = 0;
+  for (const auto& [stack, samples] : p.folded) {
+    const auto outer = stack.find(";py::Work.outer:<string>;"), inner = stack.find(";py::inner:<string>");
+    if (outer != stack.npos && inner != stack.npos && outer < inner) whole += samples;
+  }
+  EXPECT_GT(double(whole) / double(p.samples), 0.6) << cpu_text(to_json(p), 120);
+}
+
+TEST(sampling, kernels_have_the_functions_that_launched_them) {
+  if (access("/usr/bin/python3", X_OK) != 0) GTEST_SKIP() << "no /usr/bin/python3";
+  const std::string events = testing::TempDir() + "cgp_launched_" + std::to_string(getpid());
+  const std::string script =
+      "import ctypes\n"
+      "inject = ctypes.CDLL('" CGP_INJECT_LIBRARY "')\ncupti = ctypes.CDLL('" CGP_FAKE_CUPTI_LIBRARY
+      "')\ninject.InitializeInjection()\n"
+      "def step(): cupti.fake_cupti_launch()\n"
+      "def other(): cupti.fake_cupti_launch()\n"
+      "def train():\n  step(); other(); step()\n"
+      "train()\n";
+  CpuSampler sampler({.launches = true, .python = true, .library = CGP_SAMPLE_LIBRARY});
+  measure::ProcessOptions o;
+  o.environment = sampler.environment();
+  o.environment.insert(o.environment.end(),
+                       {{"CGP_INJECT_OUT", events}, {"CGP_CUPTI", CGP_FAKE_CUPTI_LIBRARY}});
+  const auto run = measure::run_process({"/usr/bin/python3", "-c", script}, o);
+  ASSERT_TRUE(run.ok()) << run.err;
+  const CpuProfile p = analyse(sampler.stop());
+  ASSERT_EQ(p.launches.size(), 3u);
+  for (const auto& l : p.launches) {
+    EXPECT_THAT(l.folded, HasSubstr(";py::train:<string>;"));
+    EXPECT_THAT(l.folded, HasSubstr(l.correlation == 2 ? ";py::other:<string>;" : ";py::step:<string>;"));
+    EXPECT_EQ(l.folded.find("cgp_sample_launch"), std::string::npos) << "our own functions are left out";
+  }
+  // Launch 4 has no stack: its time is shared out as that of its kernel's other launches.
+  Timeline t;
+  read_events(
+      "{\"ev\":\"hello\",\"pid\":" + std::to_string(p.launches[0].process) +
+          "}\n{\"ev\":\"name\",\"id\":0,\"name\":\"k\"}\n{\"ev\":\"name\",\"id\":1,\"name\":\"unseen\"}\n" +
+          kernel_event(0, 1, 3) + kernel_event(0, 2, 1) + kernel_event(0, 4, 4) + kernel_event(1, 5, 1),
+      t);
+  const auto j = launched_json(t, p);
+  ASSERT_EQ(j["folded"].size(), 3u);
+  EXPECT_THAT(j["folded"][0]["stack"].get<std::string>(), HasSubstr("py::step:<string>;"));
+  EXPECT_NEAR(j["folded"][0]["samples"].get<double>(), 6, 1e-9);
+  EXPECT_EQ(j["folded"][2]["stack"], "[stack not seen];unseen");
+  EXPECT_THAT(j["folded"][1]["stack"].get<std::string>(), HasSubstr("py::other:<string>;"));
+  EXPECT_NEAR(j["folded"][1]["samples"].get<double>(), 2, 1e-9);
+  EXPECT_EQ(j["launches"], 4);
+  EXPECT_EQ(j["stacks_seen"], 2);
+  ordered_json section = {{"samples", 0}, {"launched", j}};
+  EXPECT_THAT(cpu_text(section, 120), HasSubstr("k < "));
+  EXPECT_THAT(cpu_flamegraph_svg(j, "t"), HasSubstr("GPU time by what launched it"));
 }
 #endif
 
@@ -177,6 +309,37 @@ TEST(sampling, an_unwind_table_gives_the_caller_at_every_instruction) {
     r.set(Registers::kStack, 0x7000), r.set(Registers::kFrame, 0x7008);
     other.step(0x2000 + random.next() % 0x40, r, stack);
   }
+}
+
+TEST(sampling, two_profiles_say_which_functions_changed) {
+  const auto section = [](const std::string& program, int hot, int same, int gone) {
+    CpuProfile p;
+    p.rate = 100, p.samples = std::uint64_t(hot + same + gone);
+    for (const auto& [name, n] : {std::pair{"hot", hot}, {"same", same}, {"gone", gone}}) {
+      if (n > 0) p.functions.push_back({name, program, std::uint64_t(n), std::uint64_t(n), {}});
+      if (n > 0) p.folded[program + ";main;" + name] = std::uint64_t(n);
+    }
+    return to_json(p);
+  };
+  const auto before = section("old", 200, 100, 50), after = section("new", 400, 108, 0);
+  const auto changes = function_changes(before, after);
+  ASSERT_EQ(changes.size(), 3u);
+  EXPECT_EQ(changes[0].name, "hot");
+  EXPECT_NEAR(changes[0].change_s(), 2, 1e-12);
+  EXPECT_EQ(changes[1].name, "gone");
+  EXPECT_NEAR(changes[1].change_s(), -0.5, 1e-12);
+  EXPECT_TRUE(changes[0].certain() && changes[1].certain());
+  EXPECT_FALSE(changes[2].certain()) << "8 samples of 100 more are chance";
+  EXPECT_THAT(changes_text(changes, 120), HasSubstr("+2.00 s"));
+  EXPECT_THAT(changes_text(changes, 120), HasSubstr("within 3 standard errors"));
+  const auto html = changes_html(before, after, "a", "b");
+  EXPECT_THAT(html, HasSubstr("hot: 400 samples, 78.74 %; +2.00 s"));
+  EXPECT_THAT(html, HasSubstr("hsl(8,")) << "red";
+  EXPECT_THAT(html, HasSubstr("#d4d4d4")) << "same";
+  EXPECT_TRUE(function_changes(before, {{"absent", "not permitted"}}).empty());
+  Document d[2] = {new_document("binary", "a"), new_document("binary", "b")};
+  d[0].more["cpu_samples"] = before, d[1].more["cpu_samples"] = after;
+  EXPECT_THAT(report_html({d[0], d[1]}, "t"), HasSubstr("by the change since a"));
 }
 
 TEST(sampling, a_file_keeps_the_stacks_seen_most) {

@@ -89,6 +89,7 @@ struct TraceReader {
   std::uint64_t live_bytes = 0;
   std::size_t first_window = 0;
   std::uint64_t last = 0;  ///< what is known of the process
+  std::uint32_t process = 0;
 
   Activity timed(const json& j, Activity::Kind kind) {
     Activity a;
@@ -104,7 +105,7 @@ struct TraceReader {
   void kernel(const json& j) {
     Activity a = timed(j, Activity::Kind::kernel);
     a.name = j.contains("n") ? names[j["n"].get<int>()] : j.value("name", "");
-    a.graph = j.value("graph", 0u);
+    a.graph = j.value("graph", 0u), a.process = process;
     a.grid = j.at("grid").get<measure::Triple>(), a.block = j.at("block").get<measure::Triple>();
     for (const auto& [metric, size] :
          {std::pair{Metric::grid_dimensions, a.grid}, {Metric::block_dimensions, a.block}})
@@ -151,6 +152,7 @@ struct TraceReader {
   void event(const json& j) {
     const std::string ev = j.at("ev");
     if (ev == "kernel") return kernel(j);
+    if (ev == "hello") process = j.value("pid", 0u);
     if (ev == "name") return void(names[j.at("id").get<int>()] = j.at("name"));
     if (ev == "alloc") return alloc(j);
     if (ev == "jit") return jit(j);
@@ -220,7 +222,7 @@ const char* copy_name(std::uint32_t kind) {
 }
 
 void read_events(const std::string& text, Timeline& into) {
-  TraceReader reader{into, {}, {}, 0, into.windows.size(), 0};
+  TraceReader reader{into, {}, {}, 0, into.windows.size(), 0, 0};
   into.complete = false;
   const auto lines = text::split(text, '\n');
   std::size_t bad = 0;

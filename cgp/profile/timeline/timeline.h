@@ -17,6 +17,7 @@ struct Activity {
   std::uint64_t start = 0, end = 0;  ///< ns of the machine's clock
   std::uint32_t device = 0, stream = 0, correlation = 0, graph = 0;
   std::uint64_t thread = 0;     ///< of api calls
+  std::uint32_t process = 0;    ///< of kernels; 0: not known
   std::uint64_t bytes = 0;      ///< of copies and sets
   std::uint32_t copy_kind = 0;  ///< 1 to the device, 2 from it, 8 on it
   bool pageable = false;        ///< host memory that is not pinned

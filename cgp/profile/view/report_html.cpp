@@ -13,6 +13,7 @@
 #include "cgp/profile/roofline/prediction.h"
 #include "cgp/profile/roofline/roofline_points.h"
 #include "cgp/profile/sampling/annotate.h"
+#include "cgp/profile/sampling/cpu_compare.h"
 #include "cgp/profile/timeline/timeline_export.h"
 #include "cgp/profile/view/table.h"
 #include "cgp/spec/report/json_text.h"
@@ -281,19 +282,23 @@ std::string cpu_html(const Document& d) {
       "all.</p>" +
       cpu_flamegraph_svg(section, d.name) +
       (section.contains("waits") ? cpu_flamegraph_svg(section["waits"], d.name) : "") +
+      (section.contains("launched") ? cpu_flamegraph_svg(section["launched"], d.name) : "") +
       "<input class='f' placeholder='filter'><table><thead><tr><th>function</th><th>self</th><th>with "
       "what it calls</th><th class='l'>in</th><th class='l'>hottest line</th></tr></thead><tbody>";
-  for (const auto& f : functions) {
-    const auto lines = rows_in(f, "lines");
+  const auto row = [&](const nlohmann::ordered_json& f, const std::string& in, const std::string& line) {
     out += format(
         "<tr><td title='{0}'><code>{1}</code></td><td>{2:.1f} %</td><td>{3:.1f} %</td><td "
         "class='l'>{4}</td><td "
         "class='l'>{5}</td></tr>",
         text::escape_markup(word(f, "name")), text::escape_markup(fitted(word(f, "name"), 70)),
-        number_in(f, "self_pct"), number_in(f, "total_pct"), text::escape_markup(word(f, "module")),
-        lines.empty()
-            ? ""
-            : text::escape_markup(format("{}:{:.0f}", word(lines[0], "file"), number_in(lines[0], "line"))));
+        number_in(f, "self_pct"), number_in(f, "total_pct"), text::escape_markup(in),
+        text::escape_markup(line));
+  };
+  for (const auto& f : rows_in(section, "python")) row(f, "Python", word(f, "file"));
+  for (const auto& f : functions) {
+    const auto lines = rows_in(f, "lines");
+    row(f, word(f, "module"),
+        lines.empty() ? "" : format("{}:{:.0f}", word(lines[0], "file"), number_in(lines[0], "line")));
   }
   out += "</tbody></table>";
   for (const auto& f : functions) {
@@ -390,6 +395,14 @@ std::string report_html(const std::vector<Document>& profiles, const std::string
       "content='width=device-width'><title>{0}</title><style>{1}</style></head><body><h1>{0}</h1>",
       text::escape_markup(title), style());
   html += summary_html(profiles) + roofline_html(profiles);
+  const Document* first = nullptr;  // whose processor time the others are compared with
+  for (const auto& d : profiles) {
+    if (!d.more.contains("cpu_samples")) continue;
+    if (first)
+      html += changes_html(first->more["cpu_samples"], d.more["cpu_samples"], first->name, d.name);
+    else
+      first = &d;
+  }
   for (const auto& d : profiles) html += document_html(d);
   return html + format("<script>{}</script></body></html>\n", kScript);
 }

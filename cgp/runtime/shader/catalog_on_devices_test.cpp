@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The catalogue's kernels on devices that run translated kernels, on ragged shapes, against their oracles with the bound that
-// holds for PTX. testdata/cases.txt lists the problems: the first of each kernel runs always, all of them in nightly builds and
-// on the devices that CGP_SHADER_DEVICES names ("vulkan:0 vulkan:1"). CGP_SHADER_CASES names another list.
+// holds for PTX. testdata/cases.txt lists the problems: the first of each kernel that compiles fast runs always, all of them in
+// nightly builds and on the devices that CGP_SHADER_DEVICES names ("vulkan:0 vulkan:1"). CGP_SHADER_CASES names another list.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -23,6 +23,11 @@ constexpr bool kAll = true;
 #else
 constexpr bool kAll = false;
 #endif
+/// Each takes a second and more to compile for lavapipe.
+const std::set<std::string> kSlow{"embedding_backward", "gemm", "grouped_gemm", "quantized_matmul", "topk"};
+/// FALS-WGPU has them.
+const std::set<std::string> kElsewhere{"activation_backward", "adamw", "dequantize", "rms_norm_backward",
+                                       "rope"};
 
 std::vector<std::string> words(std::string_view line) {
   std::vector<std::string> out;
@@ -86,7 +91,9 @@ TEST_F(CatalogOnDevices, EveryKernelIsRightOnRaggedShapes) {
     int ran = 0;
     for (std::string_view line : text::split(cases, '\n')) {
       const auto w = words(line);
-      if (w.empty() || w[0] == "#" || (!seen.insert(w[1]).second && !kAll && !kChosen)) continue;
+      if (w.empty() || w[0] == "#") continue;
+      const bool chosen = !kSlow.contains(w[1]) && !kElsewhere.contains(w[1]) && seen.insert(w[1]).second;
+      if (!chosen && !kAll && !kChosen) continue;
       expect_right(device(w[0] == "sm_75" ? spec : text::cat(spec, ":", w[0])),
                    std::string(line.substr(w[0].size())));
       ++ran;
@@ -96,33 +103,25 @@ TEST_F(CatalogOnDevices, EveryKernelIsRightOnRaggedShapes) {
   }
 }
 
-// FALS-WGPU-001 to 008: the shaders of training, each for powers of two and for sizes that are none.
+// FALS-WGPU-001 to 008: the shaders of training, for sizes that are no powers of two.
 TEST_F(CatalogOnDevices, FALS_WGPU_001_SiluBackward) {
-  expect_right_everywhere({"activation_backward f=silu dtype=f32 rows=4 cols=256",
-                           "activation_backward f=silu dtype=f32 rows=3 cols=333"});
+  expect_right_everywhere({"activation_backward f=silu dtype=f32 rows=3 cols=333"});
 }
 TEST_F(CatalogOnDevices, FALS_WGPU_002_GemmBackwardA) {  // dA = dC B'
-  expect_right_everywhere(
-      {"gemm dtype=f32 layout=nt m=32 n=64 k=32", "gemm dtype=f32 layout=nt m=17 n=35 k=23"});
+  expect_right_everywhere({"gemm dtype=f32 layout=nt m=17 n=35 k=23"});
 }
 TEST_F(CatalogOnDevices, FALS_WGPU_003_GemmBackwardB) {  // dB = A' dC
-  expect_right_everywhere(
-      {"gemm dtype=f32 layout=tn m=64 n=32 k=32", "gemm dtype=f32 layout=tn m=35 n=23 k=17"});
+  expect_right_everywhere({"gemm dtype=f32 layout=tn m=35 n=23 k=17"});
 }
 TEST_F(CatalogOnDevices, FALS_WGPU_004_RmsNormBackward) {
-  expect_right_everywhere(
-      {"rms_norm_backward dtype=f32 rows=4 cols=256", "rms_norm_backward dtype=f32 rows=5 cols=333"});
+  expect_right_everywhere({"rms_norm_backward dtype=f32 rows=5 cols=333"});
 }
 TEST_F(CatalogOnDevices, FALS_WGPU_005_RopeBackward) {
-  expect_right_everywhere({"rope dtype=f32 tokens=8 heads=4 dim=64 inverse=1",
-                           "rope dtype=f32 tokens=7 heads=3 dim=38 inverse=1"});
+  expect_right_everywhere({"rope dtype=f32 tokens=7 heads=3 dim=38 inverse=1"});
 }
-TEST_F(CatalogOnDevices, FALS_WGPU_006_AdamwStep) {
-  expect_right_everywhere({"adamw n=1024 step=1", "adamw n=1003 step=9"});
-}
+TEST_F(CatalogOnDevices, FALS_WGPU_006_AdamwStep) { expect_right_everywhere({"adamw n=1003 step=9"}); }
 TEST_F(CatalogOnDevices, FALS_WGPU_007_Nf4Dequant) {
-  expect_right_everywhere({"dequantize format=bnb_nf4 dtype=f32 rows=8 cols=256",
-                           "dequantize format=bnb_nf4 dtype=f32 rows=7 cols=192"});
+  expect_right_everywhere({"dequantize format=bnb_nf4 dtype=f32 rows=7 cols=192"});
 }
 TEST_F(CatalogOnDevices, FALS_WGPU_008_BuffersRoundTrip) {
   for (const std::string& spec : specs)

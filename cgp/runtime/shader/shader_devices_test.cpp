@@ -2,6 +2,7 @@
 // The runtime on Vulkan and WebGPU: what holds on every device holds here. Skipped where there is no driver.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <numeric>
 
@@ -63,6 +64,50 @@ TEST_P(ShaderDevice, info_says_what_it_is) {
   bool listed = false;
   for (const DeviceInfo& other : shader_devices()) listed |= other.spec == i.spec && other.name == i.name;
   EXPECT_TRUE(listed);
+}
+// The shader languages promise no more than 2^-11.
+TEST_P(ShaderDevice, sine_and_cosine_are_as_exact_as_in_ptx) {
+  KernelImage image = image_from_ptx(R"(.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry sines(.param .u64 .ptr .global .align 4 x, .param .u64 .ptr .global .align 4 y)
+.reqntid 256, 1, 1
+{
+.reg .b64 %rd<5>;
+.reg .b32 %r<2>;
+.reg .f32 %f<3>;
+ld.param.u64 %rd0, [x];
+ld.param.u64 %rd1, [y];
+mov.u32 %r0, %tid.x;
+mul.wide.u32 %rd2, %r0, 4;
+add.u64 %rd3, %rd0, %rd2;
+ld.global.f32 %f0, [%rd3];
+sin.approx.f32 %f1, %f0;
+cos.approx.f32 %f2, %f0;
+mul.wide.u32 %rd2, %r0, 8;
+add.u64 %rd4, %rd1, %rd2;
+st.global.f32 [%rd4], %f1;
+st.global.f32 [%rd4+4], %f2;
+ret;
+}
+)",
+                                     "sines");
+  image.params = {Param::input("x", DType::f32), Param::output("y", DType::f32)};
+  std::vector<float> x(256);
+  for (std::size_t i = 0; i < x.size(); ++i)
+    x[i] = i < 200 ? 0.0625f * (float(i) - 100) : 137.25f * (float(i) - 228);
+  x[255] = INFINITY;
+  const auto in = d.upload<float>(x);
+  auto out = d.zeros<float>(512);
+  Stream s(d);
+  d.load(image)(s, Dim3{1}, in, out);
+  s.wait();
+  const auto y = out.to_vector();
+  for (std::size_t i = 0; i < 255; ++i) {
+    EXPECT_NEAR(y[2 * i], std::sin(double(x[i])), 5e-7) << x[i];
+    EXPECT_NEAR(y[2 * i + 1], std::cos(double(x[i])), 5e-7) << x[i];
+  }
+  EXPECT_TRUE(std::isnan(y[510]));
 }
 TEST_P(ShaderDevice, copies_are_exact_for_every_length_and_offset) {
   std::vector<std::uint8_t> host(1000);

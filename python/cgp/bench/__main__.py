@@ -4,7 +4,7 @@ import datetime
 import os
 import sys
 
-PARTS = ("operators", "generate", "train")
+PARTS = ("operators", "optimizers", "generate", "train")
 
 
 def arguments(given):

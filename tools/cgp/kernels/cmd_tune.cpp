@@ -92,7 +92,8 @@ int tune(const Context& context, const TuneOptions& o) {
   const auto& info = device.info();
   tune::GemmMeasure measure(device, false);
   std::string unreadable;
-  kernels::GemmTable kept = kernels::load_gemm_table(info, &unreadable), found;
+  (void)kernels::load_gemm_table(info, &unreadable);
+  kernels::GemmTable found;
   if (!unreadable.empty()) std::fputs(fmt::format("cgp: {}\nit is replaced\n", unreadable).c_str(), stderr);
   ordered_json rows = ordered_json::array();
   Times times;
@@ -127,8 +128,7 @@ int tune(const Context& context, const TuneOptions& o) {
                                 ? fmt::format("  (the model's choice: {:+.1f} %)", 100 * (own / best - 1))
                                 : ""));
   }
-  kept.merge(found);
-  if (!o.dry_run) kernels::save_gemm_table(kept, info);
+  if (!o.dry_run) kernels::update_gemm_table(found, info, /*replace=*/true);
   if (!o.table_file.empty()) write_file(o.table_file, found.text());
   const auto from =
       kernels::provenance(info, o.command_line, "interleaved rounds, cold L2, random data, events");

@@ -8,6 +8,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/kernels/gemm/api/gemm_autotune.h"
 #include "cgp/kernels/gemm/api/gemm_check.h"
 #include "cgp/kernels/gemm/api/gemm_launch.h"
 #include "cgp/kernels/gemm/api/gemm_tuning.h"
@@ -157,7 +158,9 @@ void gemm(runtime::Stream& s, const GemmProblem& q, const DeviceArray& a, const 
     check("factors.b", f.b, DType::f32, for_b);
   }
   const GemmAddresses at{a.address, b.address, c.address, f.a.address, f.b.address, padded_ldc};
-  run_gemm(s, *GemmPlanner::of(s.device()).choose(p, at), p, at);
+  auto& planner = GemmPlanner::of(s.device());
+  if (planner.may_tune(p, at)) tune_gemm(s, planner, p, at);
+  run_gemm(s, *planner.choose(p, at), p, at);
 }
 
 template <class T>

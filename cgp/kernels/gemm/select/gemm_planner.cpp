@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cgp/kernels/gemm/select/gemm_planner.h"
 
+#include <charconv>
+#include <cstdlib>
 #include <map>
 
+#include "cgp/base/error.h"
 #include "cgp/base/hash.h"
 #include "cgp/base/text.h"
 #include "cgp/runtime/log.h"
@@ -48,9 +51,53 @@ void GemmPlanner::set_table(GemmTable table) {
   choices_.clear();
 }
 
+GemmTable GemmPlanner::table() const {
+  const std::lock_guard lock(mutex_);
+  return table_;
+}
+
+bool GemmPlanner::may_tune(const GemmProblem& p, const GemmAddresses& at) const {
+  if (tuning_.mode != TuneMode::full || device_.kind != runtime::DeviceKind::cuda) return false;
+  if (!p.epilogue.empty() || p.scaling != GemmScaling::none) return false;
+  const std::lock_guard lock(mutex_);
+  return !settled_.contains(key(p, at));
+}
+
+void GemmPlanner::settle(const GemmProblem& p, const GemmAddresses& at) {
+  const std::lock_guard lock(mutex_);
+  if (settled_.size() > 4096) settled_.clear();  // as choices_
+  settled_.insert(key(p, at));
+}
+
+void GemmPlanner::learn(std::string key, const GemmMeasured& winner) {
+  const std::lock_guard lock(mutex_);
+  table_.set(std::move(key), winner);
+  choices_.clear();
+}
+
 std::size_t GemmPlanner::remembered() const {
   const std::lock_guard lock(mutex_);
   return choices_.size();
+}
+
+GemmTuning tuning_from_environment() {
+  GemmTuning t;
+  const auto env = [](const char* name) {
+    const char* v = std::getenv(name);
+    return std::string_view(v ? v : "");
+  };
+  if (const auto word = env("CGP_TUNE"); word == "off" || word == "full")
+    t.mode = word == "off" ? TuneMode::off : TuneMode::full;
+  else if (!word.empty() && word != "cached")
+    throw ArgumentError(
+        {"CGP_TUNE is off, cached or full", {}, text::cat("it is \"", word, "\""), "see docs/runtime.md"});
+  if (const auto word = env("CGP_TUNE_SECONDS"); !word.empty()) {
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), t.seconds);
+    if (error != std::errc() || end != word.data() + word.size() || !(t.seconds > 0))
+      throw ArgumentError(
+          {"CGP_TUNE_SECONDS is a positive number", {}, text::cat("it is \"", word, "\""), {}});
+  }
+  return t;
 }
 
 GemmPlanner& GemmPlanner::of(const runtime::Device& device) {
@@ -62,9 +109,10 @@ GemmPlanner& GemmPlanner::of(const runtime::Device& device) {
   if (!planner) {
     GemmTable table = GemmTable::shipped(info);
     std::string problem;
-    if (!device.is_emulator()) table.merge(load_gemm_table(info, &problem));
+    const auto tuning = tuning_from_environment();
+    if (!device.is_emulator() && tuning.mode != TuneMode::off) table.merge(load_gemm_table(info, &problem));
     if (!problem.empty()) runtime::log(text::cat("measured winners of gemm: ", problem));
-    planner = std::make_unique<GemmPlanner>(info, std::move(table));
+    planner = std::make_unique<GemmPlanner>(info, std::move(table), tuning);
   }
   return *planner;
 }

@@ -6,11 +6,19 @@
 #include "cgp/kernels/gemm/workspace/gemm_arrange.h"
 #include "cgp/kernels/gemm/workspace/gemm_split_k_f32.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "cgp/base/error.h"
 #include "cgp/base/file.h"
@@ -68,6 +76,8 @@ std::string_view take_types(GemmProblem& p, std::string_view s) {
   return {};
 }
 
+}  // namespace
+
 // A table speaks of dense operands: others meet memory differently.
 bool is_dense(const GemmProblem& p) {
   const auto d = sizes_of(p);
@@ -75,8 +85,6 @@ bool is_dense(const GemmProblem& p) {
   return rows &&
          (p.batch == 1 || (p.stride_a == d.stride_a && p.stride_b == d.stride_b && p.stride_c == d.stride_c));
 }
-
-}  // namespace
 
 std::string gemm_key(const GemmProblem& p) {
   return text::cat(types_text(p), "/", p.trans_a ? "t" : "n", p.trans_b ? "t" : "n", "/",
@@ -422,7 +430,34 @@ GemmTable load_gemm_table(const runtime::DeviceInfo& d, std::string* problem) {
   }
 }
 
-void save_gemm_table(const GemmTable& table, const runtime::DeviceInfo& d) {
+namespace {
+
+// Held by one process at a time, and given back by the system when that ends in whatever way.
+class FileLock {
+ public:
+  explicit FileLock(const std::string& path) : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+    const auto fail = [&](std::string why) {
+      if (fd_ >= 0) ::close(fd_);
+      throw Error({text::cat("cannot lock ", path), {}, std::move(why), {}});
+    };
+    if (fd_ < 0) fail(std::strerror(errno));
+    for (int tries = 0; ::flock(fd_, LOCK_EX | LOCK_NB) != 0; ++tries) {
+      if (errno != EWOULDBLOCK && errno != EINTR) fail(std::strerror(errno));
+      if (tries == 200) fail("another process has held it for two seconds");
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+  ~FileLock() { ::close(fd_); }
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+
+ private:
+  int fd_;
+};
+
+}  // namespace
+
+GemmTable update_gemm_table(const GemmTable& rows, const runtime::DeviceInfo& d, bool replace) {
   const auto path = gemm_table_path(d);
   if (path.empty())
     throw Unsupported({"there is no folder to keep measurements in",
@@ -431,8 +466,13 @@ void save_gemm_table(const GemmTable& table, const runtime::DeviceInfo& d) {
                        "set CGP_CACHE_DIR"});
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-  write_file(path, text::cat("# ", d.name, ", CUDA driver ", d.driver_version.value_or(0),
-                             ", cgp " CGP_VERSION, "; written by cgp tune gemm\n", table.text()));
+  const FileLock lock(path + ".lock");
+  GemmTable all = replace ? load_gemm_table(d) : rows;
+  all.merge(replace ? rows : load_gemm_table(d));
+  write_file(path,
+             text::cat("# ", d.name, ", CUDA driver ", d.driver_version.value_or(0), ", cgp " CGP_VERSION,
+                       "; written by cgp tune gemm and CGP_TUNE=full\n", all.text()));
+  return all;
 }
 
 }  // namespace cgp::kernels

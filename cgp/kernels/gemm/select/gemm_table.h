@@ -77,13 +77,18 @@ struct GemmRegret {
 std::vector<GemmRegret> gemm_regret(const std::map<std::string, std::map<std::string, double>>& times,
                                     const runtime::DeviceInfo& d);
 
-/// Where `cgp tune gemm` keeps its table: $XDG_CACHE_HOME (else
-/// ~/.cache)/cgp/gemm_<device>_<driver>_<version>.txt
+/// Whether a problem's operands lie without gaps: tables speak of no others.
+bool is_dense(const GemmProblem& dense);
+
+/// Where measured winners are kept: $XDG_CACHE_HOME (else ~/.cache)/cgp/gemm_<device>_<driver>_<version>.txt
 std::string gemm_table_path(const runtime::DeviceInfo& d);
 /// The user's table for the device, empty without one. A file that is not a table is left out, and `problem`
 /// says so.
 GemmTable load_gemm_table(const runtime::DeviceInfo& d, std::string* problem = nullptr);
-/// Replaces the file at once (rename), so that readers see the old table or the new one.
-void save_gemm_table(const GemmTable& table, const runtime::DeviceInfo& d);
+/// Adds rows to the user's file and returns what it has then; of a problem that it has already the old row stays unless
+/// `replace`. Writers of all processes take turns (a lock on FILE.lock, which ends with its process), and the file is replaced at
+/// once (rename), so that readers see the old table or the new one. A file that is not a table is replaced. Unsupported without a
+/// folder; Error where it cannot be written, or where another process keeps the lock for two seconds.
+GemmTable update_gemm_table(const GemmTable& rows, const runtime::DeviceInfo& d, bool replace);
 
 }  // namespace cgp::kernels

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cgp/kernels/adamw/adamw.h"
+#include "cgp/kernels/optimizer/adamw.h"
 
 #include <gtest/gtest.h>
 
 #include "cgp/base/error.h"
-#include "cgp/kernels/adamw/adamw_ref.h"
+#include "cgp/kernels/optimizer/adamw_ref.h"
 #include "cgp/testing/kernel_test.h"
 
 using namespace cgp;

@@ -3,7 +3,7 @@
 // Oracle of adamw, in double.
 #include <cmath>
 
-#include "cgp/kernels/adamw/adamw.h"
+#include "cgp/kernels/optimizer/adamw.h"
 
 namespace cgp::kernels {
 

@@ -3,13 +3,13 @@
 //   who      grid-stride; thread i owns elements W*i .. W*i+W-1
 //   memory   reads 4n elements, writes 3n, 16 bytes an access when all are aligned; nothing is shared
 //   needs    any device
-#include "cgp/kernels/adamw/adamw.h"
+#include "cgp/kernels/optimizer/adamw.h"
 
 #include <array>
 
 #include "cgp/base/text.h"
-#include "cgp/kernels/adamw/adamw_ref.h"
-#include "cgp/kernels/common/variant.h"
+#include "cgp/kernels/optimizer/adamw_ref.h"
+#include "cgp/kernels/optimizer/optimizer_rule.h"
 #include "cgp/launch/kernel_args.h"
 
 namespace cgp::kernels {
@@ -24,7 +24,7 @@ struct AdamWArgs {
   V<Disjoint<f32>> weight, m, v;
   V<In<f32>> gradient;
   V<u64> accesses;
-  V<f32> keep;  ///< 1 - rate * decay
+  V<f32> decay;  ///< rate * decay
   V<f32> beta1, rest1, beta2, rest2;
   V<f32> rate, v_factor;  ///< rate / (1 - beta1^step), 1 / sqrt(1 - beta2^step)
   V<f32> epsilon;
@@ -45,18 +45,28 @@ void update(Kernel& k, const AdamWArgs<DeviceArg>& p) {
   k.block(int(kAdamThreads));
   k.grid_stride(p.accesses, [&](ThreadIndex64 i) {
     const auto g = p.gradient.template ld<W>(i);
-    const auto m = p.m.template ld<W>(i).zip(
-        g, [&](Val<f32> old, Val<f32> x) { return fma(p.beta1, old, p.rest1 * x); });
-    const auto v = p.v.template ld<W>(i).zip(
-        g, [&](Val<f32> old, Val<f32> x) { return fma(p.beta2, old, p.rest2 * (x * x)); });
-    const auto step = m.zip(v, [&](Val<f32> a, Val<f32> b) {
-      return div<rn>(p.rate * a, fma(sqrt<rn>(b), p.v_factor, p.epsilon));
-    });
-    const auto w = p.weight.template ld<W>(i).zip(
-        step, [&](Val<f32> old, Val<f32> down) { return old * p.keep - down; });
-    p.m.template st<W>(i, m);
-    p.v.template st<W>(i, v);
-    p.weight.template st<W>(i, w);
+    const auto m = p.m.template ld<W>(i);
+    const auto v = p.v.template ld<W>(i);
+    const auto w = p.weight.template ld<W>(i);
+    const Val<f32> one(1.f);
+    const UpdateRates rate{.step_size = p.rate,
+                           .decay = p.decay,
+                           .b1 = p.beta1,
+                           .one_minus_b1 = p.rest1,
+                           .b2 = p.beta2,
+                           .one_minus_b2 = p.rest2,
+                           .epsilon = p.epsilon,
+                           .root_scale = p.v_factor,
+                           .gradient_rate = one,
+                           .step_number = one};
+    std::vector<UpdatedElement> out;
+    for (int e = 0; e < W; ++e) out.push_back(updated(OptimizerRule::adamw, rate, {w[e], m[e], v[e]}, g[e]));
+    const auto get = [&](auto member) {
+      return RegGroup<f32, W>::generate([&](int e) { return out[std::size_t(e)].*member; });
+    };
+    p.m.template st<W>(i, get(&UpdatedElement::m));
+    p.v.template st<W>(i, get(&UpdatedElement::v));
+    p.weight.template st<W>(i, get(&UpdatedElement::w));
   });
 }
 
@@ -94,7 +104,7 @@ void launch_part(runtime::Stream& s, const AdamW& a, const Variant& v, std::uint
                                                    .v = a.v.from(first).arg(),
                                                    .gradient = a.gradient.from(first).arg(),
                                                    .accesses = accesses,
-                                                   .keep = float(1 - a.rate * a.decay),
+                                                   .decay = float(a.rate * a.decay),
                                                    .beta1 = float(a.beta1),
                                                    .rest1 = float(1 - a.beta1),
                                                    .beta2 = float(a.beta2),
