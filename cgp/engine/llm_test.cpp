@@ -57,6 +57,32 @@ TEST(engine_llm, TextIsStreamedUpToAStopString) {
   EXPECT_EQ(m.llm->generate(cancelled).reason, FinishReason::cancelled);
 }
 
+TEST(engine_llm, ADraftModelHasTheVocabularyOfTheModel) {
+  Loaded m;
+  const Completion want = m.llm->generate(request(*m.llm, "Hello world"));
+  const std::string draft = m.path + ".draft";
+  std::ofstream(draft, std::ios::binary) << tiny_model({.format = "Q8_0", .tokenizer = true}).bytes;
+  LLM llm = LLM::load(m.path, {.cache = CacheType::f32, .draft = draft});
+  const Completion got = llm.generate(request(llm, "Hello world"));
+  EXPECT_EQ(got.ids, want.ids);
+  EXPECT_GT(got.accepted_tokens, 5);
+  // Tokens 40 and 41 change places: entries of 8 bytes of length and one of text.
+  std::string bytes = tiny_model({.tokenizer = true}).bytes;
+  const std::string word = m.llm->tokenizer().piece(40);
+  const std::string entry = std::string("\x01\0\0\0\0\0\0\0", 8) + word;
+  const auto at = bytes.find(entry);
+  ASSERT_NE(at, bytes.npos);
+  std::swap(bytes[at + 8], bytes[at + 17]);
+  std::ofstream(draft, std::ios::binary) << bytes;
+  try {
+    LLM::load(m.path, {.draft = draft});
+    ADD_FAILURE();
+  } catch (const ArgumentError& e) {
+    EXPECT_NE(std::string(e.what()).find("token 40 is"), std::string::npos) << e.what();
+  }
+  unlink(draft.c_str());
+}
+
 TEST(engine_llm, ATokenThatEndsGenerationEndsIt) {
   Loaded m;
   Request r = request(*m.llm, "Hi");

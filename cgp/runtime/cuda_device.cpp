@@ -140,7 +140,7 @@ KernelAttributes CudaCode::attributes() const {
 }
 cuda::LaunchShape CudaCode::prepare(const Shape& s) const {
   const cuda::Api& api = owner.api();
-  if (s.dynamic_smem > dynamic_smem_ || s.cluster.count() > 8) {
+  if (s.dynamic_smem > dynamic_smem_ || s.cluster.count() > 8 || (s.programmatic && !most_smem_)) {
     std::lock_guard lock(mutex_);
     // Up to 48 KiB in all needs no opting in; more is refused at launch without it.
     if (s.dynamic_smem > dynamic_smem_ && s.dynamic_smem + static_smem > owner.info().smem_per_block) {
@@ -155,6 +155,12 @@ cuda::LaunchShape CudaCode::prepare(const Shape& s) const {
       api.call<&cuda::Api::cuFuncSetAttribute>(function, FunctionAttribute::non_portable_cluster_size_allowed,
                                                1);
       large_clusters_ = true;
+    }
+    // Launches that overlap share multiprocessors, which must be empty before they divide L1 in another way.
+    if (s.programmatic && !most_smem_) {
+      api.call<&cuda::Api::cuFuncSetAttribute>(function, FunctionAttribute::preferred_shared_memory_carveout,
+                                               100);
+      most_smem_ = true;
     }
   }
   return {{s.grid.x, s.grid.y, s.grid.z},

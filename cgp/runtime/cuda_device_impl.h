@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -30,6 +31,7 @@ class CudaCode final : public Code {
   mutable std::mutex mutex_;
   mutable std::uint32_t dynamic_smem_ = 0;  // opted in to
   mutable bool large_clusters_ = false;
+  mutable std::atomic<bool> most_smem_{false};
 };
 
 class CudaBackend final : public Backend {

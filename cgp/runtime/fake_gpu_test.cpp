@@ -304,6 +304,13 @@ TEST_F(fake_gpu, shared_memory_above_48_kib_is_opted_in_once) {
       message<ArgumentError>([&] { f(d.stream(), Launch{.grid = {1}, .dynamic_smem = 240000}, out, 4); });
   EXPECT_TRUE(contains(m, "232448")) << m;
 }
+TEST_F(fake_gpu, launches_that_overlap_divide_l1_alike) {
+  const Device d = Device::open("cuda");
+  const LoadedKernel f = d.load(image("fill_index"));
+  Buffer<std::uint32_t> out = d.alloc<std::uint32_t>(4);
+  for (int i = 0; i < 2; ++i) f(d.stream(), Launch{.grid = {1}, .programmatic = true}, out, 4);
+  EXPECT_EQ(fake->calls("cuFuncSetAttribute"), 1);
+}
 TEST_F(fake_gpu, clusters_above_8_are_allowed_first) {
   const Device d = Device::open("cuda");
   const LoadedKernel f = d.load(image("crash"));

@@ -315,20 +315,24 @@ class DeviceBackend final : public Backend {
   /// Whether the products that follow read the norm's result alone, and normalise one row when they load it.
   bool product_normalises(ValueId in, ValueId out, const kernels::DecodeNorm& n) {
     norm_of_.reset();
-    const Linear* product = only_product(program_, step_ + 1, out);
-    if (!product) return false;
-    for (const Product& p : products_of(*product, program_, *file_))
+    const Linear* reader = only_product(program_, step_ + 1, out);
+    for (const Product& p : reader ? products_of(*reader, program_, *file_) : std::vector<Product>())
       if (!DeviceMatrix::normalises(device_, program_, *file_, p.weights)) return false;
-    norm_of_ = FusedNorm{step_ + 1, in, n};
-    return true;
+    if (reader) norm_of_ = FusedNorm{step_ + 1, in, n};
+    return reader;
   }
-  /// What a product of the step that is compiled reads.
-  struct Input {
+  struct Input {  ///< of the product that is compiled
     ValueId value = kNone;
     std::optional<FusedNorm> norm;
   };
   Input input_of(const Linear& o) const {
     return {o.in, norm_of_ && norm_of_->step == step_ ? norm_of_ : std::nullopt};
+  }
+  /// Of products that follow each other every other one is the larger.
+  kernels::WeightOnlySpace next_space() {
+    using enum kernels::WeightOnlySpace;
+    if (device_.is_emulator()) return whole;  // launches do not overlap there
+    return (larger_ = !larger_) ? larger : smaller;
   }
   void multiply(runtime::Stream& s, const DeviceMatrix& matrix, const Input& in, uint64_t y, int64_t ldy,
                 DeviceMatrix::Options options) {
@@ -380,8 +384,9 @@ class DeviceBackend final : public Backend {
                      : sum   ? kernels::WeightOnlyEnd::add_f32
                              : kernels::WeightOnlyEnd::store_f32;
     const auto a = o.gated ? activation_of(o.activation) : kernels::Activation::identity;
-    add(step, out, [=, this, &matrix, in = input_of(o)](runtime::Stream& s) {
-      multiply(s, matrix, in, place(out).address, place(out).pitch, {.end = end, .activation = a});
+    add(step, out, [=, this, &matrix, in = input_of(o), space = next_space()](runtime::Stream& s) {
+      multiply(s, matrix, in, place(out).address, place(out).pitch,
+               {.end = end, .activation = a, .space = space});
     });
     return true;
   }
@@ -402,6 +407,7 @@ class DeviceBackend final : public Backend {
     const bool all_packed = std::all_of(products.begin(), products.end(), [&](const Product& p) {
       return DeviceMatrix::packs(device_, program_, *file_, p.weights);
     });
+    const auto space = next_space();
     for (std::size_t i = 0; i < products.size(); ++i) {
       const Product& product = products[i];
       // They need the same value, and not each other.
@@ -413,8 +419,8 @@ class DeviceBackend final : public Backend {
           std::max(workspace_bytes_,
                    matrix.workspace(device_, uint64_t(rows_of(program_.values[std::size_t(out)], options_))));
       const uint64_t y = to.address + uint64_t(product.column) * 2;
-      add(step, out, [this, &matrix, in = input_of(o), y, to, order](runtime::Stream& s) {
-        multiply(s, matrix, in, y, to.pitch, {.order = order});
+      add(step, out, [this, &matrix, in = input_of(o), y, to, order, space](runtime::Stream& s) {
+        multiply(s, matrix, in, y, to.pitch, {.order = order, .space = space});
       });
     }
     const auto a = o.activated && !o.gated ? activation_of(o.activation) : kernels::Activation::identity;
@@ -538,6 +544,7 @@ class DeviceBackend final : public Backend {
           auto p = decode_problem(count, n_q);
           p.heads_q = uint64_t(o.heads), p.q = q_strides, p.o = o_strides, p.scale = o.scale, p.pdl = true;
           p.window_left = window_left(o), p.soft_cap = o.softcap;
+          if (count == 1) p.smem_kb = 96;  // beside it there is room for a product's block
           kernels::decode(s, p,
                           {.q = q_at,
                            .pool = pool,
@@ -755,6 +762,7 @@ class DeviceBackend final : public Backend {
   std::deque<Bytes> memory_;
   std::vector<Place> places_;
   Place scratch_;
+  std::size_t step_ = 0;  ///< that is compiled
   uint64_t gathered_keys_ = 0, gathered_values_ = 0, layer_bytes_ = 0, workspace_bytes_ = 0, all_weights_ = 0,
            loaded_weights_ = 0;
   std::vector<Table> ropes_;
@@ -773,9 +781,9 @@ class DeviceBackend final : public Backend {
   std::shared_ptr<int64_t> rope_heads_;
   std::map<std::pair<int64_t, bool>, Recorded> graphs_;
   std::vector<RoleTime> profile_;
-  std::size_t step_ = 0;  ///< that is compiled
   std::optional<FusedNorm> norm_of_;
   uint64_t left_out_ = 0;  ///< a bit a Role
+  bool larger_ = true;     ///< the last product's space
   bool profiled_ = false;
   const Batch* batch_ = nullptr;
   int64_t rows_ = 0, outputs_ = 0;

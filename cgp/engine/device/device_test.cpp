@@ -100,7 +100,7 @@ TEST(engine_device, ExpertsAreOthersOnlyWhereTheyAreNearlyAlike) {
   for (const auto& device : devices()) {
     const auto backend = backend_of(m, device);
     std::size_t compared = 0;
-    for (unsigned seed = 1; seed <= 4; ++seed) {
+    for (unsigned seed = 1; seed <= 2; ++seed) {
       const auto tokens = tiny_prompt(16, seed);
       std::vector<std::int32_t> outputs(tokens.size());
       std::iota(outputs.begin(), outputs.end(), 0);
@@ -116,7 +116,7 @@ TEST(engine_device, ExpertsAreOthersOnlyWhereTheyAreNearlyAlike) {
       if (rows == 0) continue;
       EXPECT_LE(greatest_difference(logits, want), 1e-2) << device.info().name << seed;
     }
-    EXPECT_GE(compared, 16u) << device.info().name;
+    EXPECT_GE(compared, 8u) << device.info().name;
   }
 }
 

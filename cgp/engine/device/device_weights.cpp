@@ -160,7 +160,7 @@ void DeviceMatrix::multiply(runtime::Stream& s, std::uint64_t m, std::uint64_t x
     kernels::WeightOnlyProblem p{
         *packed_format_, DType::f16, m, n, cols(), x, ldx, packed_.address() + skipped, y, ldy};
     p.pdl = true, p.end = o.end, p.activation = o.activation, p.order = o.order;
-    p.norm = o.norm, p.eps = o.eps;
+    p.norm = o.norm, p.eps = o.eps, p.space = o.space;
     return m <= kStreamedRows ? kernels::weight_only_gemm(s, p) : kernels::weight_wgmma_gemm(s, p);
   }
   const auto* backend = s.device().backend().get();

@@ -66,6 +66,7 @@ class DeviceMatrix {
         kernels::WeightOnlyEnd::store;  ///< weights that are not packed: store, store_f32
     kernels::Activation activation = kernels::Activation::identity;
     kernels::WeightOnlyOrder order = kernels::WeightOnlyOrder::after;
+    kernels::WeightOnlySpace space = kernels::WeightOnlySpace::whole;
     std::uint64_t norm = 0;  ///< f32 weight of the RMSNorm of x, which is one row of f32 then; 0: none
     float eps = 0;
     std::uint64_t first = 0, rows = 0;  ///< of the matrix: those of one expert; 0: all

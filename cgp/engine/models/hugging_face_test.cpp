@@ -17,6 +17,7 @@
 #include "cgp/engine/models/row_major.h"
 #include "cgp/engine/models/tiny_folder_test_kit.h"
 #include "cgp/model/source/hugging_face_config.h"
+#include "cgp/model/summary/summary.h"
 
 namespace cgp::engine {
 namespace {
@@ -70,6 +71,21 @@ class Folder : public testing::Test {
   }
   const std::string path_ = temporary_folder("folder");
 };
+
+TEST_F(Folder, ItsSummaryHasTheNamesOfGguf) {
+  write_tiny_folder({.model_type = "qwen2", .format = "BF16"}, path_);
+  ASSERT_TRUE(model::is_model_file(path_));
+  EXPECT_FALSE(model::is_model_file(path_ + "/nothing"));
+  const model::ModelSummary s = model::summary(path_);
+  EXPECT_EQ(s.format, "Hugging Face folder");
+  const auto tensor = std::find_if(s.tensors.begin(), s.tensors.end(),
+                                   [](const auto& t) { return t.name == "blk.0.attn_q.weight"; });
+  ASSERT_NE(tensor, s.tensors.end());
+  EXPECT_EQ(tensor->type, "BF16");
+  EXPECT_EQ(tensor->bytes, 2 * tensor->elements);
+  EXPECT_TRUE(std::any_of(s.metadata.begin(), s.metadata.end(),
+                          [](const auto& m) { return m.first == "qwen2.block_count"; }));
+}
 
 TEST_F(Folder, LogitsAreThoseOfTheGgufFile) {
   std::vector<TinyFolderOptions> all;

@@ -27,6 +27,11 @@ enum class WeightOnlyOrder : std::uint8_t {
   beside
 };
 
+/// How much of a multiprocessor's shared memory a block takes. Of products that follow each other, each beginning while the one
+/// before runs (pdl), every other one is `larger`: there is room for a block of both, and for no second one of either, so
+/// that every product has a block on every multiprocessor. One row of x; more take what they need.
+enum class WeightOnlySpace : std::uint8_t { whole, smaller, larger };
+
 struct WeightOnlyProblem {
   WeightFormat format = WeightFormat::q4_0;
   DType type = DType::bf16;  ///< of x and y: f16 or bf16
@@ -40,6 +45,7 @@ struct WeightOnlyProblem {
   WeightOnlyEnd end = WeightOnlyEnd::store;
   Activation activation = Activation::identity;  ///< of a gate
   WeightOnlyOrder order = WeightOnlyOrder::after;
+  WeightOnlySpace space = WeightOnlySpace::whole;
   /// f32 [k]; 0: none. x, one row, is f32 then and its RMSNorm with this weight is multiplied, rounded to the type:
   /// x / sqrt(mean(x^2) + eps) * norm.
   std::uint64_t norm = 0;
@@ -74,6 +80,7 @@ struct WeightOnlyConfig {
   WeightOnlyOrder order = WeightOnlyOrder::after;
   bool norm = false;   ///< x is normalised when it is loaded
   int min_blocks = 1;  ///< to an SM
+  int smem_kb = 0;     ///< of shared memory that a block takes (WeightOnlySpace); 0: what it needs
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     static constexpr std::string_view formats[] = {"q4_0", "q8_0", "q4_k", "q5_k", "q6_k"};
@@ -87,6 +94,7 @@ struct WeightOnlyConfig {
     v.choice("end", kWeightOnlyEnds, c.end), v.choice("activation", kWeightOnlyActivations, c.activation);
     v.choice("order", kWeightOnlyOrders, c.order);
     v.flag("norm", c.norm), v.number("min_blocks", "blocks", c.min_blocks, 1);
+    v.number("smem_kb", "smem", c.smem_kb, 0);
   }
   int block_tiles() const { return (k_tiles + cluster - 1) / cluster; }  ///< of K, of a block
   int parts() const { return cluster * share; }                          ///< that K is cut into

@@ -12,6 +12,8 @@ namespace cgp::kernels {
 namespace {
 
 constexpr int kSmem = 227 * 1024;  // of a block on sm_90
+// Of 228 KB a multiprocessor, of which each block takes one for itself: one of each fits, two of either do not.
+constexpr int kSmallerKb = 109, kLargerKb = 116;
 
 std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
@@ -42,13 +44,14 @@ namespace {
 
 // Chooses `rounds` and `buffers` so that all fits into shared memory; false: nothing does.
 bool fit(WeightOnlyConfig& c, std::uint64_t n, int sms) {
+  const int most = c.smem_kb ? c.smem_kb * 1024 : kSmem;
   c.rounds = c.buffers = 1;
-  if (c.parts() == 1) return c.smem_bytes() <= kSmem;
+  if (c.parts() == 1) return c.smem_bytes() <= most;
   const auto all = all_rounds(c, n, sms);
   for (int rounds = 16; rounds; --rounds) {
     c.rounds = rounds, c.buffers = std::uint64_t(rounds) >= all ? 1 : 2;
     if (std::uint64_t(rounds) > all) continue;
-    if (c.smem_bytes() <= kSmem) return true;
+    if (c.smem_bytes() <= most) return true;
   }
   return false;
 }
@@ -77,10 +80,6 @@ double expected_us(const WeightOnlyConfig& c, std::uint64_t n, int sms) {
   return tiles * layout(c.format).tile_bytes() / bytes_per_us * slower + x + add;
 }
 
-}  // namespace
-
-namespace {
-
 // slots 0: none fits.
 WeightOnlyConfig chosen(WeightOnlyConfig c, std::uint64_t n, int sms) {
   WeightOnlyConfig best = c;
@@ -93,6 +92,8 @@ WeightOnlyConfig chosen(WeightOnlyConfig c, std::uint64_t n, int sms) {
       for (int share = 1; share <= warps; share *= 2) {
         if (warps % share) continue;
         c.cluster = cluster, c.warps = warps, c.share = share;
+        // Beside another launch a block does best with all of K, and with warps of at least two tiles of y or parts of K.
+        if (c.smem_kb && (cluster > 1 || (share == 1 && all_rounds(c, n, sms) == 1))) continue;
         // With a norm a block has the row, eight times eight elements a thread at most.
         if (c.norm && (cluster > 1 || c.k_tiles > 8 * warps)) continue;
         for (c.y_tiles = 1; c.y_tiles <= (c.rows > 16 && layout(c.format).bits < 8 ? 2 : 1); ++c.y_tiles) {
@@ -114,10 +115,12 @@ WeightOnlyConfig weight_only_config(const WeightOnlyProblem& p, int sms) {
   if (p.pdl) c.order = p.order;
   c.norm = p.norm != 0;
   while (std::uint64_t(c.rows) < p.m && c.rows < int(kWeightOnlyMaxRows)) c.rows *= 2;
-  WeightOnlyConfig best = chosen(c, p.n, sms);
-  // The next product of a step (pdl) asks for its weights while this one runs.
-  if (best.rows == 1) best.min_blocks = 2;
-  return best;
+  if (p.pdl && p.space != WeightOnlySpace::whole && c.rows == 1) {
+    WeightOnlyConfig beside = c;
+    beside.smem_kb = p.space == WeightOnlySpace::larger ? kLargerKb : kSmallerKb, beside.min_blocks = 2;
+    if (beside = chosen(beside, p.n, sms); beside.slots) return beside;
+  }
+  return chosen(c, p.n, sms);
 }
 
 std::string reject_end(const WeightOnlyProblem& p) {

@@ -72,7 +72,9 @@ class Product {
         x_lane_(x_.address() +
                 x_index(Val<u32>(0), lane_ % std::uint32_t(std::min(c.rows, 8)), lane_ / 8u) * 16u),
         zero_lane_(zeros_.address() + lane_ / 8u * 16u),
-        squares_(k.shared<f32>(c.norm ? c.warps : 4, 16)) {}
+        squares_(k.shared<f32>(c.norm ? c.warps : 4, 16)) {
+    if (const int rest = c.smem_kb * 1024 - c.smem_bytes(); rest > 0) k.smem(rest, 16);
+  }
 
   void run() {
     multiply_all();
@@ -234,33 +236,39 @@ class Product {
       const auto at = first + lane_ + std::uint32_t(i) * threads();
       u.row.push_back(at / row_units()), u.unit.push_back(at % row_units());
       if (c_.norm)
-        u.weights.push_back(eight(In<f32>(p_.norm, 0, true), u.unit.back(), u.unit.back() < p_.k / 8u));
+        u.weights.push_back(
+            eight(In<f32>(p_.norm, 0, true), u.unit.back(), u.unit.back() < p_.k / 8u, false));
     }
     return u;
   }
   /// Columns 8 unit ... of a row of f32.
-  static std::vector<Val<f32>> eight(const In<f32>& row, const Val<u32>& unit, const Val<pred>& there) {
+  static std::vector<Val<f32>> eight(const In<f32>& row, const Val<u32>& unit, const Val<pred>& there,
+                                     bool past_l1) {
     std::vector<Val<f32>> out;
-    for (int half = 0; half < 2; ++half)
-      for (const auto& v : row.template ld_if<4>(there, unit * 2u + std::uint32_t(half), Val<f32>(0)))
-        out.push_back(v);
+    for (int half = 0; half < 2; ++half) {
+      const auto at = unit * 2u + std::uint32_t(half);
+      const auto four = past_l1 ? row.template ld_if<4, relaxed, gpu>(there, at, Val<f32>(0))
+                                : row.template ld_if<4>(there, at, Val<f32>(0));
+      for (const auto& v : four) out.push_back(v);
+    }
     return out;
   }
   void load_x(Units& u) {
+    // Nothing that a launch `beside` waited for has made it drop what L1 has of an older x.
+    const bool past_l1 = c_.order == WeightOnlyOrder::beside;
     for (std::size_t i = 0; i < u.row.size(); ++i) {
       const auto unit = rank_ * row_units() + u.unit[i];
       const Val<pred> there = (u.row[i] < p_.m) & (unit < p_.k / 8u);
       if (c_.norm) {
-        u.values.push_back(eight(In<f32>(p_.x + to<u64>(u.row[i]) * p_.ldx * 4u, 0, false), unit, there));
+        u.values.push_back(
+            eight(In<f32>(p_.x + to<u64>(u.row[i]) * p_.ldx * 4u, 0, false), unit, there, past_l1));
         continue;
       }
       const In<b32> x(p_.x + to<u64>(u.row[i]) * p_.ldx * 2u + to<u64>(unit / 4u) * 64u, 0, !c_.pdl);
       u.words.emplace_back();
       auto& w = u.words.back();
-      // Nothing that this launch waited for has made it drop what L1 has of an older x.
-      const auto words = c_.order == WeightOnlyOrder::beside
-                             ? x.template ld_if<4, relaxed, gpu>(there, quad_, Val<b32>(0))
-                             : x.template ld_if<4>(there, quad_, Val<b32>(0));
+      const auto words = past_l1 ? x.template ld_if<4, relaxed, gpu>(there, quad_, Val<b32>(0))
+                                 : x.template ld_if<4>(there, quad_, Val<b32>(0));
       for (const auto& v : words) w.push_back(v);
     }
   }

@@ -57,6 +57,7 @@ void check(const runtime::Device& device, WeightFormat f, DType type, std::uint6
   w_at.upload(packed), x_at.upload(x.bytes), y_at.upload(y.bytes), scale_at.upload(scale.bytes);
   runtime::Stream s(device);
   if (norm) p.norm = scale_at.address(), p.eps = 1e-3f;
+  if (pdl) p.space = n % 32 ? WeightOnlySpace::smaller : WeightOnlySpace::larger;
   p.x = x_at.address(), p.w = w_at.address(), p.y = y_at.address(), p.ldy = ldy;
   weight_only_gemm(s, p);
   s.wait();
@@ -123,6 +124,27 @@ TEST(weight_only, one_row_with_its_norm) {
   check(device, WeightFormat::q8_0, DType::f16, 1, 40, 608, false, WeightOnlyEnd::store_f32, true);
 }
 
+// Of blocks that differ in space one of each fits on a multiprocessor of 228 KB and 64 K registers, two of a kind do not.
+TEST(weight_only, blocks_of_launches_that_overlap_fit_beside_each_other) {
+  for (auto f : kWeightFormats)
+    for (auto [n, k] : {std::pair{6144, 4096}, {28672, 4096}, {4096, 14336}, {128256, 4096}, {1024, 2048}}) {
+      WeightOnlyProblem p{f, DType::f16, 1, std::uint64_t(n), std::uint64_t(k)};
+      p.pdl = true, p.space = WeightOnlySpace::smaller;
+      const auto smaller = weight_only_config(p, 132);
+      p.space = WeightOnlySpace::larger;
+      const auto larger = weight_only_config(p, 132);
+      EXPECT_LE(smaller.smem_kb + 1 + larger.smem_kb + 1, 228);
+      EXPECT_GT(2 * (larger.smem_kb + 1), 228);
+      EXPECT_GT(larger.smem_kb + 1 + 2 * (smaller.smem_kb + 1), 228);
+      for (const auto& c : {smaller, larger}) {
+        EXPECT_LE(c.smem_bytes(), c.smem_kb * 1024) << layout(f).name << n;
+        EXPECT_EQ(c.min_blocks, 2);
+      }
+      p.m = 8;
+      EXPECT_EQ(weight_only_config(p, 132).smem_kb, 0);
+    }
+}
+
 constexpr WeightOnlyEnd kEnds[] = {WeightOnlyEnd::store_f32, WeightOnlyEnd::add_f32, WeightOnlyEnd::gate};
 
 TEST(weight_only, every_end) {
@@ -161,6 +183,19 @@ TEST(weight_only, side_by_side) {
     s.wait();
     EXPECT_EQ(once.to_vector(), twice.to_vector()) << m;
   }
+}
+
+// A launch beside another one has waited for nothing: x may lie in L1 as it was.
+TEST(weight_only, what_runs_beside_reads_x_past_l1) {
+  for (bool norm : {false, true})
+    for (auto order : {WeightOnlyOrder::first, WeightOnlyOrder::beside}) {
+      WeightOnlyProblem p{WeightFormat::q6_k, DType::f16, 1, 64, 512};
+      p.pdl = true, p.order = order, p.norm = norm ? 256 : 0;
+      const std::vector<Variant> one{weight_only_variant(weight_only_config(p, 132))};
+      const auto images = cgp::testing::images_for({"sm_90a"}, one);
+      const bool past = images.at(0).image.ptx->find("ld.relaxed.gpu") != std::string::npos;
+      EXPECT_EQ(past, order == WeightOnlyOrder::beside) << norm;
+    }
 }
 
 TEST(weight_only, right_on_a_gpu) {
@@ -250,6 +285,8 @@ TEST(weight_only, names_round_trip_and_variants_assemble) {
       for (std::uint64_t m : {1, 8, 16, 32}) {
         WeightOnlyProblem p{f, type, m, 4096, 4096};
         p.end = WeightOnlyEnd(all.size() % 4);
+        p.pdl = m == 1, p.norm = m == 1 && type == DType::f16 ? 256 : 0;
+        p.space = type == DType::f16 ? WeightOnlySpace::smaller : WeightOnlySpace::larger;
         all.push_back(weight_only_variant(weight_only_config(p, 132)));
         EXPECT_EQ(all.back().config->round_trip("weight_only", all.back().name), all.back().name);
       }
