@@ -27,7 +27,7 @@ static int failures = 0;
 #define OK(call) EXPECT(CGP_OK, call, "")
 #define BAD(call, text) EXPECT(CGP_INVALID_ARGUMENT, call, text)
 
-enum { ROWS = 24, COLS = 256, M = 3 };
+enum { ROWS = 24, COLS = 256, M = 5 };
 static cgp_device* device;
 static cgp_stream* stream;
 
@@ -54,7 +54,7 @@ static void values_of(float* v, size_t n, unsigned seed) {
     v[i] = (float)(seed >> 8) / 8388608.0f - 1.0f;
   }
 }
-/* y = x w' of f32 on the device against loops over decoded weights; with `transposed` y = x w. */
+/* y = x w' of f32 on the device against loops over decoded weights; with `transposed` y = x w. Five rows: up to four need no workspace. */
 static void check_product(cgp_quantized_weight* w, const float* decoded, int transposed) {
   const int64_t k = transposed ? ROWS : COLS, n = transposed ? COLS : ROWS;
   float x[M * COLS], y[M * COLS];
