@@ -12,6 +12,7 @@ import http.server
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -96,9 +97,9 @@ def tint(folder, chromium):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         browser = subprocess.Popen([chromium, "--headless=new", "--no-sandbox", "--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader",
                                     f"--user-data-dir={profile}", f"http://127.0.0.1:{server.server_address[1]}/"],
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         come.wait(600)
-        browser.terminate()
+        os.killpg(browser.pid, signal.SIGTERM)  # Debian's chromium is a script that starts another process
         browser.wait()
         server.shutdown()
     if "refused" not in result:

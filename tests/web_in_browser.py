@@ -11,6 +11,7 @@ import http.server
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -55,9 +56,9 @@ def ask(chrome, folder, seconds):
         flags = ["--headless", "--no-sandbox", "--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader", "--no-first-run",
                  "--disable-background-networking", "--disable-dev-shm-usage", f"--user-data-dir={folder}/profile"]
         process = subprocess.Popen([chrome, *flags, "--remote-debugging-port=0", f"http://127.0.0.1:{server.server_address[1]}/#run"],
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         come.wait(seconds)
-        process.terminate()
+        os.killpg(process.pid, signal.SIGTERM)  # Debian's chromium is a script that starts another process
         process.wait()
         server.shutdown()
     return result or None

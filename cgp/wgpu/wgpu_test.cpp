@@ -3,6 +3,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/wgpu/device.h"
+#include "cgp/wgpu/wgsl_file.h"
 
 namespace cgp::wgpu {
 namespace {
@@ -10,6 +11,32 @@ namespace {
 TEST(Wgpu, ALibraryThatIsNotThereOrIsAnotherIsUnsupported) {
   EXPECT_THROW(Api::load("libwgpu_that_is_not_there.so"), Unsupported);
   EXPECT_THROW(Api::load("libm.so.6"), Unsupported);
+}
+
+TEST(Wgsl, TextSaysWorkgroupsAndBindings) {
+  const auto s = read_wgsl(R"(// @compute fn no() {}
+/* @compute /* nested */ fn no() {} */
+const kWide = 16u;
+@group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;
+@group(1) @binding(kWide) var<uniform> n: u32;
+var<workgroup> tile: array<f32, 64>;
+@fragment fn shade() {}
+@compute @workgroup_size(kWide, 4) fn first(@builtin(global_invocation_id) i: vec3<u32>) { let x = a[i.x]; }
+@workgroup_size(8) @compute fn second() {}
+)",
+                           "f.wgsl");
+  ASSERT_EQ(s.entries.size(), 2u);
+  EXPECT_EQ(s.entries[0].name, "first");
+  EXPECT_EQ(s.entries[0].workgroup, (std::array<std::uint32_t, 3>{16, 4, 1}));
+  EXPECT_EQ(s.entries[1].workgroup, (std::array<std::uint32_t, 3>{8, 1, 1}));
+  ASSERT_EQ(s.bindings.size(), 2u);
+  EXPECT_EQ(s.bindings[0].name, "a");
+  EXPECT_FALSE(s.bindings[0].uniform);
+  EXPECT_TRUE(s.bindings[1].uniform && s.bindings[1].group == 1 && s.bindings[1].binding == 16);
+  EXPECT_THROW(read_wgsl("@group(0) @binding(0) var t: texture_2d<f32>;", "f.wgsl"), Unsupported);
+  EXPECT_THROW(read_wgsl("@compute @workgroup_size(x) fn f() {}", "f.wgsl"), ParseError);
+  EXPECT_THROW(read_wgsl("@group(", "f.wgsl"), ParseError);
+  EXPECT_THROW(read_wgsl("", "f.wgsl").entries.at(0), std::out_of_range);
 }
 
 struct WgpuDevice : testing::Test {
@@ -46,6 +73,18 @@ TEST_F(WgpuDevice, AShaderThatIsNotValidIsAnErrorWithLineAndColumn) {
     EXPECT_EQ(e.where(), "wgpuDeviceCreateShaderModule, f");
   }
   EXPECT_NO_THROW(d->pipeline("@compute @workgroup_size(1)\nfn f() {\n}\n", "f")) << "the error was taken";
+}
+
+TEST_F(WgpuDevice, AShaderFileIsTimed) {
+  const std::string text =
+      "@group(0) @binding(0) var<storage, read_write> a: array<u32>;\n"
+      "@compute @workgroup_size(64) fn f(@builtin(global_invocation_id) i: vec3<u32>) { a[i.x] = a[i.x] + "
+      "1u; }\n";
+  const auto s = read_wgsl(text, "f.wgsl");
+  const auto ms =
+      time_wgsl(*d, text, s.entries[0], s.bindings, {std::vector<std::byte>(4096)}, {16, 1, 1}, 3);
+  ASSERT_EQ(ms.size(), 3u);
+  for (const double t : ms) EXPECT_GT(t, 0);
 }
 
 TEST_F(WgpuDevice, BytesThatWereWrittenAreRead) {

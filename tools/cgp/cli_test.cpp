@@ -571,6 +571,28 @@ TEST_F(Cli, every_command_has_help_with_an_example) {
   }
 }
 
+TEST_F(Cli, kernels_become_a_page_for_browsers) {
+  const json done =
+      cgp("web " + path("site") + " --kernel 'softmax dtype=f32 rows=2 cols=33' --kernel 'vecadd n=7' --json")
+          .parsed();
+  EXPECT_EQ(done["schema"], "cgp.web/1");
+  EXPECT_EQ(done["problems"].size(), 2u);
+  const std::string page = read_file(done["page"]);
+  EXPECT_EQ(page.size(), done["bytes"]);
+  const std::string mark = "id=\"kernels\">";
+  const auto begin = page.find(mark) + mark.size();
+  const json data = json::parse(page.substr(begin, page.find("</script>", begin) - begin));
+  EXPECT_EQ(data[0]["problem"], "softmax dtype=f32 rows=2 cols=33");
+  EXPECT_EQ(data[0]["outputs"][0]["want"].get<std::string>().size(), 2u * 33 * 4 / 3 * 4);
+  EXPECT_NE(data[0]["shaders"][0]["wgsl"].get<std::string>().find("@compute"), std::string::npos);
+  EXPECT_EQ(data[0]["commands"][0]["bindings"][0][0], 1);
+  EXPECT_EQ(page.find("src="), std::string::npos) << "nothing is fetched";
+  EXPECT_EQ(cgp("web " + path("site") + " --kernel 'softmax rows'").code, 2);
+  EXPECT_EQ(cgp("web " + path("site") + " --kernel 'softmax nope=1'").code, 2);
+  const Outcome f64 = cgp("web " + path("site") + " --kernel 'gemm dtype=f64 m=8 n=8 k=8'");
+  EXPECT_EQ(f64.code, 3) << f64.err;
+}
+
 TEST_F(Cli, version_list_explain_and_doctor_answer) {
   const json version = cgp("--version --json").parsed();
   EXPECT_EQ(version["build_id"].get<std::string>().size(), 40u);

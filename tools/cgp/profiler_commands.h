@@ -42,8 +42,10 @@ struct ProfileOptions {
   bool all_api = false, overhead = false, no_trace = false, heap = false, energy = false;
   std::vector<std::string> backends;
   bool allow_estimates = false, cross_profile = false;
-  std::string target = "web";        ///< profile wgpu: or native
-  std::vector<std::string> metrics;  ///< only these in the text
+  std::string target = "web";                 ///< profile wgpu: or native
+  std::string shader, entry, dispatch = "1";  ///< profile wgpu: a WGSL file
+  std::vector<std::string> buffers;           ///< of it: BINDING=BYTES or =FILE
+  std::vector<std::string> metrics;           ///< only these in the text
 };
 int profile(const Context& context, const ProfileOptions& o);
 int profile_program(const Context& context,

@@ -273,7 +273,17 @@ void declare_profile(CLI::App& app, ProfilerOptions& o) {
   wgpu->add_option("--target", p.target, "web (a browser) or native")
       ->check(CLI::IsMember({"web", "native"}))
       ->capture_default_str();
-  wgpu->footer("Example:\n  cgp profile wgpu softmax dtype=f32 rows=64 cols=1000 --device vulkan:0");
+  wgpu->add_option("--shader", p.shader, "Time a compute shader of your own: FILE.wgsl")
+      ->check(CLI::ExistingFile);
+  wgpu->add_option("--entry", p.entry, "Its entry point, where it has several");
+  wgpu->add_option("--dispatch", p.dispatch, "Its workgroups: X, X,Y or X,Y,Z")->capture_default_str();
+  wgpu->add_option(
+      "--buffer", p.buffers,
+      "What a binding of group 0 holds: BINDING=BYTES (zeros), or BINDING=FILE; 16 MiB, uniforms 256 "
+      "bytes of zeros without it");
+  wgpu->footer(
+      "Examples:\n  cgp profile wgpu softmax dtype=f32 rows=64 cols=1000 --device vulkan:0\n"
+      "  cgp profile wgpu --shader my.wgsl --dispatch 1024,1,1 --buffer 0=data.bin --buffer 2=4096");
   for (const char* name : {"metal", "neon"}) {
     CLI::App* s = sub(app, name, "Says what it would need", p.what);
     s->add_option("ARGUMENTS", p.command, "")->group("");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantized_gemv: a warp has one row of the weight, a lane eight consecutive elements of every 256; a butterfly adds the lanes.
+// quantized_gemv: a warp has one row of the weight, a lane eight consecutive elements of every 256; a butterfly adds the lanes. Of few
+// rows each has a block.
 //   memory   the weight once, as wide as its blocks' alignment lets reads be; x from L1 and L2
 //   needs    any device; shaders too
 #include "cgp/kernels/quantized_matmul/quantized_gemv.h"
@@ -9,6 +10,7 @@
 
 #include "cgp/base/text.h"
 #include "cgp/dsl/core/arith.h"
+#include "cgp/dsl/sync/block.h"
 #include "cgp/dsl/sync/warp.h"
 #include "cgp/kernels/dequantize/block_decoder.h"
 #include "cgp/kernels/row/elements.h"
@@ -21,6 +23,7 @@ using dequantize_code::Bytes, dequantize_code::Eight;
 
 constexpr std::uint32_t kThreads = 256, kWarps = kThreads / 32, kEach = 8;
 constexpr std::uint64_t kMostRows = 4;
+constexpr std::uint64_t kWarpsOfSm = 64;  // that a row each keeps busy
 
 /// Eight elements of x from `i` on, a multiple of eight where they are read wide.
 Eight eight_of_x(const QuantizedGemvConfig& c, const In<b8>& x, const Val<u64>& i) {
@@ -49,10 +52,12 @@ void product(Kernel& k, const QuantizedGemvConfig& c, const In<b8>& codes, const
              const Val<u64>& x_pitch, const Val<u64>& y_pitch, const Val<u32>& group_log2) {
   k.block(int(kThreads));
   Warp w = k.warp();
+  Cta cta = k.cta();
   const bool bnb = c.format == QuantizedFormat::bnb_nf4, nf4 = bnb || c.format == QuantizedFormat::nf4;
   std::optional<Ptr<shared, f32>> table;
   if (nf4) table.emplace(dequantize_code::nf4_table(k));
-  const auto own = to<u64>(k.ctaid_x()) * std::uint64_t(kWarps) + to<u64>(k.warp_index());
+  const auto own = c.block_a_row ? to<u64>(k.ctaid_x())
+                                 : to<u64>(k.ctaid_x()) * std::uint64_t(kWarps) + to<u64>(k.warp_index());
   const auto row = select(own < n, own, n - 1u);  // no warp stands aside: shaders add lanes with barriers
   const auto decoded = [&](const Val<u64>& first) -> Eight {
     if (bnb) {
@@ -68,7 +73,8 @@ void product(Kernel& k, const QuantizedGemvConfig& c, const In<b8>& codes, const
     const auto absmax = bits<f32>(at.words(1, e & 0u, 0, 16)[0]);
     return dequantize_code::nf4_values(*table, at.words(1, e / 2u, 4, 4)[0], absmax);
   };
-  const auto acc = k.loop(range(k.laneid() * kEach, to<u32>(cols), Val<u32>(32 * kEach)),
+  const auto acc = k.loop(range((c.block_a_row ? k.tid() : k.laneid()) * kEach, to<u32>(cols),
+                                Val<u32>((c.block_a_row ? kThreads : 32) * kEach)),
                           RegGroup<f32, M>::splat(Val<f32>(0.f)), [&](Val<u32> col, RegGroup<f32, M> sum) {
                             const auto weights = decoded(row * cols + to<u64>(col));
                             return RegGroup<f32, M>::generate([&](int r) {
@@ -80,9 +86,10 @@ void product(Kernel& k, const QuantizedGemvConfig& c, const In<b8>& codes, const
                             });
                           });
   for (int r = 0; r < M; ++r) {
-    const auto total = reduce(w, acc[r], [](Val<f32> a, Val<f32> b) { return a + b; });
-    row::store({c.type_y, 1}, y, y_pitch * std::uint64_t(r) + row, (own < n) & (k.laneid() == 0u),
-               row::pack({c.type_y, 1}, {total}));
+    const auto add = [](Val<f32> a, Val<f32> b) { return a + b; };
+    const auto total = c.block_a_row ? reduce(cta, acc[r], add, Val<f32>(0.f)) : reduce(w, acc[r], add);
+    row::store({c.type_y, 1}, y, y_pitch * std::uint64_t(r) + row,
+               (own < n) & ((c.block_a_row ? k.tid() : k.laneid()) == 0u), row::pack({c.type_y, 1}, {total}));
   }
 }
 
@@ -120,12 +127,13 @@ std::string reject_gemv(const QuantizedMatmul& p, const runtime::DeviceInfo& d) 
                                                 : std::string();
 }
 
-QuantizedGemvConfig quantized_gemv_config(const QuantizedMatmul& p) {
+QuantizedGemvConfig quantized_gemv_config(const QuantizedMatmul& p, const runtime::DeviceInfo& d) {
   const auto f = block_format(p.weight.format);
   const std::uint64_t unit = f ? quant::info(*f).bytes : 4, size = std::uint64_t(bytes(p.x.dtype));
   QuantizedGemvConfig c{p.weight.format, p.x.dtype, p.y.dtype, int(p.m)};
   c.align = int(std::gcd(std::gcd(p.weight.codes.address, unit), std::uint64_t(16)));
   c.wide_x = p.x.address % 16 == 0 && (p.m == 1 || p.x_layout.pitch * size % 16 == 0);
+  c.block_a_row = p.weight.cols > 32 * kEach && p.weight.rows < std::uint64_t(d.sm_count) * kWarpsOfSm;
   return c;
 }
 
@@ -135,11 +143,12 @@ Variant quantized_gemv_variant(const QuantizedGemvConfig& c) {
 
 void quantized_gemv(runtime::Stream& s, const QuantizedMatmul& p) {
   const auto& w = p.weight;
-  const auto blocks = (w.rows + kWarps - 1) / kWarps;
-  load(s.device(), quantized_gemv_variant(quantized_gemv_config(p)))(
-      s, runtime::Launch{.grid = {std::uint32_t(blocks)}}, w.codes.arg(), w.scales.arg(), p.x.arg(),
-      p.y.arg(), w.rows, w.cols, p.x_layout.pitch, p.y_layout.pitch,
-      std::uint32_t(std::countr_zero(w.group)));
+  const auto config = quantized_gemv_config(p, s.device().info());
+  const auto blocks = config.block_a_row ? w.rows : (w.rows + kWarps - 1) / kWarps;
+  load(s.device(), quantized_gemv_variant(config))(s, runtime::Launch{.grid = {std::uint32_t(blocks)}},
+                                                   w.codes.arg(), w.scales.arg(), p.x.arg(), p.y.arg(),
+                                                   w.rows, w.cols, p.x_layout.pitch, p.y_layout.pitch,
+                                                   std::uint32_t(std::countr_zero(w.group)));
 }
 
 }  // namespace cgp::kernels

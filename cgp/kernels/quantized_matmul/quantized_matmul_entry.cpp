@@ -22,6 +22,7 @@ std::vector<runtime::KernelImage> ships(std::string_view arch) {
   for (const auto f : {QuantizedFormat::q4_k, QuantizedFormat::q8_0, QuantizedFormat::bnb_nf4}) {
     const int align = f == QuantizedFormat::q4_k ? 16 : f == QuantizedFormat::q8_0 ? 2 : 4;
     all.push_back(quantized_gemv_variant({f, DType::f16, DType::f16, 1, align, true}));
+    all.push_back(quantized_gemv_variant({f, DType::f16, DType::f16, 1, align, true, true}));
   }
   if (arch == "sm_90a")
     for (const auto f : kWeightFormats) {
@@ -67,7 +68,7 @@ std::unique_ptr<Case> prepare(const runtime::Device& device, const Options& o,
                         : weight_only_variant(weight_only_config(q, sms))},
             plan.why);
   } else if (plan.gemv) {
-    c->runs({quantized_gemv_variant(quantized_gemv_config(p))}, plan.why);
+    c->runs({quantized_gemv_variant(quantized_gemv_config(p, device.info()))}, plan.why);
   } else {
     Dequantize d;
     d.weight = p.weight, d.out = View(p.workspace.address, w.rows * w.cols, type, true, p.workspace.backend);
