@@ -371,7 +371,9 @@ void topk_rows(Kernel& k, TopKConfig b, TopKArgs<DeviceArg> p) {
   });
 }
 
-Variant make(const TopKConfig& c) { return config_variant("topk", c, 75, topk_rows); }
+Variant make(const TopKConfig& c) {
+  return config_variant("topk", c, c.type == DType::bf16 ? 80 : 75, topk_rows);
+}
 
 struct Problem {
   TopK t;
