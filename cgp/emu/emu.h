@@ -177,6 +177,7 @@ struct OtherParty {
   int ptx_line = 0;
   std::string file;
   int line = 0, column = 0;
+  std::optional<std::uint32_t> device;  ///< as in Finding
   Dim3 block, thread;
 };
 
@@ -189,6 +190,8 @@ struct Finding {
   int ptx_line = 0;
   std::string file;  ///< C++ source from .loc, empty without
   int line = 0, column = 0;
+  std::optional<std::uint32_t>
+      device;  ///< its number in launch_together(); absent where a launch has one device
   Dim3 block{0, 0, 0}, thread{0, 0, 0};
   std::uint64_t address = 0;
   std::string buffer;            ///< nearest allocation or variable
@@ -317,6 +320,10 @@ class Machine {
   void unload(const InstanceHandle& instance);
   std::optional<Symbol> symbol(const InstanceHandle& instance, std::string_view name) const;
 
+  /// Kernels of this device may use memory of `other` from now on; the other direction is a call of its own. Throws
+  /// Unsupported where the two share a range of addresses (more than 31 machines are alive).
+  void enable_peer(Machine& other);
+
   /// Runs to completion. Throws ArgumentError for an illegal launch, Unsupported for an entry the emulator
   /// cannot run, EmuFault when a program goes wrong in a way that the enabled checks do not report.
   Result launch(const InstanceHandle& instance, const Launch& launch, const Options& options = {});
@@ -326,5 +333,20 @@ class Machine {
  private:
   std::unique_ptr<MachineImpl> impl_;
 };
+
+/// One device's part of a launch on several devices: the kernel as loaded there, and its parameters.
+struct DeviceLaunch {
+  Machine* machine = nullptr;
+  InstanceHandle instance;
+  std::span<const std::byte> params;
+};
+
+/// Runs one kernel on several devices at the same time: blocks of all of them take turns, so that they may wait for
+/// each other through peer memory, and one race detector sees all, with scopes (.gpu does not order devices, .sys
+/// does). `launch` gives the shape for each device; its `params` are not used. Counters are sums over the devices.
+/// Throws as Machine::launch, and ArgumentError unless the machines are different ones of one architecture and the
+/// instances are of one Program.
+Result launch_together(std::span<const DeviceLaunch> devices, const Launch& launch,
+                       const Options& options = {});
 
 }  // namespace cgp::emu

@@ -40,7 +40,15 @@ void locate(const ProgramImpl& p, std::uint32_t inst, At& at) {
 }
 
 auto order(const Finding& f) {
-  return std::array<std::uint32_t, 6>{f.block.z, f.block.y, f.block.x, f.thread.z, f.thread.y, f.thread.x};
+  return std::array<std::uint32_t, 7>{f.device.value_or(0), f.block.z,  f.block.y, f.block.x,
+                                      f.thread.z,           f.thread.y, f.thread.x};
+}
+
+/// Of a Finding or an OtherParty: "device 1, block (0,0,0) thread (1,0,0)".
+template <class At>
+std::string thread_text(const At& at) {
+  return cat(at.device ? cat("device ", *at.device, ", ") : "", "block ", place(at.block), " thread ",
+             place(at.thread));
 }
 }  // namespace
 
@@ -58,21 +66,31 @@ Finding make_finding(const Warp& w, std::string_view cls, const Op& op, Mask lan
     f.severity = Severity::error;
   f.message = std::move(message);
   locate(*w.worker->launch->program, op.inst, f);
+  f.device = w.worker->launch->device_number(w.cta->cluster->device);
   f.block = w.cta->id;
   f.thread = w.thread(lanes ? std::countr_zero(lanes) : 0);
   return f;
 }
 
-OtherParty make_other(const LaunchState& launch, std::uint32_t inst, const Dim3& block, const Dim3& thread) {
+OtherParty make_other(const LaunchState& launch, std::uint32_t inst, std::uint32_t device, const Dim3& block,
+                      const Dim3& thread) {
   OtherParty o;
   locate(*launch.program, inst, o);
+  o.device = launch.device_number(device);
   o.block = block;
   o.thread = thread;
   return o;
 }
 
 OtherParty other_party(const Warp& w, const Op& op, Mask lanes) {
-  return make_other(*w.worker->launch, op.inst, w.cta->id, w.thread(lanes ? std::countr_zero(lanes) : 0));
+  return make_other(*w.worker->launch, op.inst, w.cta->cluster->device, w.cta->id,
+                    w.thread(lanes ? std::countr_zero(lanes) : 0));
+}
+
+std::string LaunchState::buffer_text(const Allocation& a) const {
+  for (std::size_t i = 0; devices.size() > 1 && i < devices.size(); ++i)
+    if (devices[i].machine->heap->holds(a)) return cat("'", a.name, "' of device ", i);
+  return cat("'", a.name, "'");
 }
 
 std::string register_name(const Function& f, Loc l) {
@@ -114,10 +132,8 @@ void Warp::fail(Check check, std::string_view cls, const Op& op, Mask lanes, std
                 std::string hint) {
   if (!(checks & std::uint32_t(check))) {
     const Finding f = make_finding(*this, cls, op, lanes, message);
-    throw EmuFault(
-        ErrorText{cat(cls, ": ", message),
-                  cat("PTX line ", f.ptx_line, ", block ", place(f.block), " thread ", place(f.thread)),
-                  cat("'", f.instruction, "'"), std::move(hint)});
+    throw EmuFault(ErrorText{cat(cls, ": ", message), cat("PTX line ", f.ptx_line, ", ", thread_text(f)),
+                             cat("'", f.instruction, "'"), std::move(hint)});
   }
   report(check, cls, op, lanes, std::move(message), std::move(hint));
   throw StopLaunch{};
@@ -137,7 +153,7 @@ std::string describe(const Finding& f) {
                       f.message, "\n  at '", f.instruction, "'");
   if (f.ptx_line) s += cat(", PTX line ", f.ptx_line);
   if (!f.file.empty()) s += cat(", ", f.file, ":", f.line);
-  s += cat("\n  block ", place(f.block), " thread ", place(f.thread));
+  s += cat("\n  ", thread_text(f));
   if (f.count > 1) s += cat(", ", f.count, " times in all");
   if (f.instructions > 1) s += cat(", at ", f.instructions, " instructions");
   if (!f.buffer.empty())
@@ -146,7 +162,7 @@ std::string describe(const Finding& f) {
   if (f.other) {
     s += cat("\n  other: '", f.other->instruction, "', PTX line ", f.other->ptx_line);
     if (!f.other->file.empty()) s += cat(", ", f.other->file, ":", f.other->line);
-    s += cat(", block ", place(f.other->block), " thread ", place(f.other->thread));
+    s += cat(", ", thread_text(*f.other));
   }
   if (!f.missing_edge.empty()) s += cat("\n  missing: ", f.missing_edge);
   if (!f.hint.empty()) s += cat("\n  hint: ", f.hint);
@@ -231,6 +247,7 @@ bool others_wait_outside(const Warp& w) {
 }  // namespace
 
 void report_deadlock(Cluster& cluster, std::string_view what) {
+  cluster.worker->enter(cluster.device);
   const Warp* first = nullptr;
   const Fragment* first_fragment = nullptr;
   bool divergence = false;

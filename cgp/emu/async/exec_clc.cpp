@@ -46,11 +46,11 @@ struct CancelOp : BulkOp {
       queue.random = queue.random * 6364136223846793005ull + 1442695040888963407ull;
       if ((queue.random >> 33) % 8 == 0) return;
     }
-    std::uint64_t next = launch.next_cluster.load();
-    while (next < launch.clusters && !launch.next_cluster.compare_exchange_weak(next, next + 1)) {
+    std::atomic<std::uint64_t>& waiting = launch.devices[c.device].next_cluster;
+    std::uint64_t next = waiting.load();
+    while (next < launch.clusters && !waiting.compare_exchange_weak(next, next + 1)) {
     }
     if (next >= launch.clusters) return;
-    launch.finished.fetch_add(1);
     const Dim3 g = launch.cluster_grid;
     response = {std::uint32_t(next % g.x) * c.shape.x, std::uint32_t(next / g.x % g.y) * c.shape.y,
                 std::uint32_t(next / g.x / g.y) * c.shape.z, Response::kCancelled};

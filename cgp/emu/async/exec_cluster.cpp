@@ -266,8 +266,7 @@ std::uint32_t launch_registers(const Warp& w) {
   if (const auto& f = launch.entry->ptx; f->maxnreg) return *f->maxnreg;
   const auto threads = std::max<std::uint32_t>(w.cta->threads, 1);
   const std::uint32_t blocks = std::max<std::uint32_t>(launch.entry->ptx->minnctapersm.value_or(1), 1);
-  const std::uint32_t share =
-      launch.machine->properties.registers_per_sm / blocks / ((threads + 127) / 128 * 128);
+  const std::uint32_t share = launch.properties->registers_per_sm / blocks / ((threads + 127) / 128 * 128);
   // ptxas gives a kernel with setmaxnreg the registers of its largest request, if the block can have them.
   std::uint32_t largest = 24;
   for (const Inst& i : launch.entry->ptx->body)

@@ -289,7 +289,7 @@ std::vector<BoxRow> box_rows(Warp& w, const Op& op, int lane, const TensorMap& m
 // Bytes in no allocation are found where they are read or written.
 void check_buffer(Warp& w, const Op& op, int lane, const TensorMap& map, std::uint64_t at,
                   const std::vector<BoxRow>& rows) {
-  Heap& heap = w.worker->launch->machine->heap;
+  Heap& heap = *w.worker->heap;
   const Allocation* a = heap.find(map.address, 1);
   if (a) {
     for (const BoxRow& r : rows) {

@@ -90,6 +90,7 @@ bool skip_time(LaunchState& launch) {
 // Whether nothing in the cluster can happen any more unless somebody else changes memory.
 bool stuck(Cluster& c) {
   int soft = 0;
+  c.worker->enter(c.device);
   for (int pass = 0; pass < kPasses; ++pass) {
     bool moved = false;
     for (auto& cta : c.ctas)

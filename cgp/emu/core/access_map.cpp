@@ -49,8 +49,16 @@ void add(AccessMap& to, const AccessMap& from) {
 Worker::Worker() = default;
 Worker::~Worker() = default;
 
+void Worker::enter(std::uint32_t number) {
+  if (heap && device == number) return;
+  device = number;
+  heap = launch->devices[number].machine->heap.get();
+  for (CachedRange& c : cache) c = {};  // what one device may use, another may not
+  if (accesses) accesses->use(heap);
+}
+
 AccessRecorder::AccessRecorder(const LaunchState& launch)
-    : heap_(&launch.machine->heap), shared_(make_map("shared memory", 0, launch.shared_bytes, 4)) {
+    : shared_(make_map("shared memory", 0, launch.shared_bytes, 4)) {
   shared_.shared = true;
 }
 

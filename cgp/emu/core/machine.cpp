@@ -100,27 +100,27 @@ std::string name(CheckSet s) {
 Machine::Machine(std::string arch) : impl_(std::make_unique<MachineImpl>()) {
   impl_->properties = device_properties(arch);
 }
-Machine::~Machine() = default;
+Machine::~Machine() { impl_->heap->free_all(); }
 const DeviceProperties& Machine::properties() const { return impl_->properties; }
 
 std::uint64_t Machine::alloc(std::size_t bytes, std::string name, std::size_t align) {
   if (!align || (align & (align - 1)))
     throw ArgumentError(cat("an allocation's alignment must be a power of two, not ", align));
-  return impl_->heap.alloc(bytes, std::move(name), align);
+  return impl_->heap->alloc(bytes, std::move(name), align);
 }
 
 void Machine::free(std::uint64_t address) {
-  if (!impl_->heap.free(address))
+  if (!impl_->heap->free(address))
     throw ArgumentError(
         ErrorText{cat("free of ", hex(address), ": no live allocation starts there"), {}, {}, {}});
-  impl_->heap.bury();
+  impl_->heap->bury();
 }
 
 namespace {
 Allocation& range(MachineImpl& m, std::uint64_t address, std::uint64_t bytes, std::string_view what) {
-  Allocation* a = m.heap.find(address, bytes);
+  Allocation* a = m.heap->find(address, bytes);
   if (a) return *a;
-  Allocation* near = m.heap.nearest(address);
+  Allocation* near = m.heap->nearest(address);
   throw ArgumentError(
       ErrorText{cat(what, " of ", bytes, " bytes at ", hex(address), " must lie inside one allocation"),
                 {},
@@ -167,7 +167,7 @@ void Machine::copy(std::uint64_t to, std::uint64_t from, std::size_t bytes) {
 }
 
 bool Machine::owns(std::uint64_t address, std::size_t bytes) const {
-  return impl_->heap.find(address, bytes);
+  return impl_->heap->find(address, bytes);
 }
 
 void Machine::mark_uninitialised(std::uint64_t address, std::size_t bytes) {
@@ -177,7 +177,7 @@ void Machine::mark_uninitialised(std::uint64_t address, std::size_t bytes) {
 }
 
 std::byte* Machine::host_pointer(std::uint64_t address, std::size_t bytes) {
-  Allocation* a = impl_->heap.find(address, bytes);
+  Allocation* a = impl_->heap->find(address, bytes);
   return a ? a->host + (address - a->base) : nullptr;
 }
 
@@ -185,7 +185,7 @@ std::byte* Machine::host_pointer(std::uint64_t address, std::size_t bytes) {
 namespace {
 void apply_relocations(MachineImpl& m, const ProgramImpl& p, Instance& instance, const ptx::Var& v) {
   const Symbol& s = instance.symbols[v.name];
-  Allocation* a = m.heap.find(s.address, s.bytes);
+  Allocation* a = m.heap->find(s.address, s.bytes);
   for (const ptx::Relocation& r : v.relocs) {
     std::uint64_t value = 0;
     if (auto it = instance.symbols.find(r.symbol); it != instance.symbols.end())
@@ -213,15 +213,15 @@ InstanceHandle Machine::load(std::shared_ptr<const Program> program) {
     const std::uint64_t bytes = std::max<std::uint64_t>(v.bytes(), v.init.size());
     Symbol s{0, bytes};
     try {
-      s.address = impl_->heap.alloc(bytes, p.module.text(v.name), std::max(256u, v.alignment()),
-                                    v.space == ptx::Space::constant);
+      s.address = impl_->heap->alloc(bytes, p.module.text(v.name), std::max(256u, v.alignment()),
+                                     v.space == ptx::Space::constant);
     } catch (const std::bad_alloc&) {
       throw Unsupported(ErrorText{"this machine's memory must hold the module's variables",
                                   p.module.text(v.name),
                                   cat("it has ", bytes, " bytes"),
                                   {}});
     }
-    Allocation* a = impl_->heap.find(s.address, bytes);
+    Allocation* a = impl_->heap->find(s.address, bytes);
     if (!v.init.empty()) std::memcpy(a->host, v.init.data(), v.init.size());
     a->mark(0, bytes);  // variables without initialiser start as zero
     instance->symbols[v.name] = s;
@@ -235,7 +235,7 @@ InstanceHandle Machine::load(std::shared_ptr<const Program> program) {
 }
 
 void Machine::unload(const InstanceHandle& instance) {
-  for (const auto& [name, s] : instance->symbols) impl_->heap.free(s.address);
+  for (const auto& [name, s] : instance->symbols) impl_->heap->free(s.address);
   instance->loaded = false;
 }
 
@@ -256,10 +256,11 @@ std::string shape(const Dim3& d) { return cat(d.x, "x", d.y, "x", d.z); }
       std::move(why), std::move(hint)});
 }
 
-void check_launch(const MachineImpl& m, const EntryInfo& e, const Launch& l, std::uint32_t shared) {
+void check_launch(const DeviceProperties& d, const EntryInfo& e, const Launch& l, std::size_t param_bytes,
+                  std::uint32_t shared) {
   if (!l.grid.count() || !l.block.count()) illegal(l, "grid and block dimensions must not be zero", {});
-  if (l.block.count() > std::uint64_t(m.properties.max_threads_per_block) || l.block.z > 64)
-    illegal(l, cat("a block has at most ", m.properties.max_threads_per_block, " threads"),
+  if (l.block.count() > std::uint64_t(d.max_threads_per_block) || l.block.z > 64)
+    illegal(l, cat("a block has at most ", d.max_threads_per_block, " threads"),
             cat("it has ", l.block.count()));
   if (l.grid.y > 65535 || l.grid.z > 65535) illegal(l, "grid.y and grid.z are at most 65535", {});
   auto three = [](const std::array<std::uint32_t, 3>& a) { return Dim3{a[0], a[1], a[2]}; };
@@ -273,21 +274,19 @@ void check_launch(const MachineImpl& m, const EntryInfo& e, const Launch& l, std
             cat("it must be ", shape(three(*e.cluster)), ", not ", shape(l.cluster)));
   if (!l.cluster.count() || l.grid.x % l.cluster.x || l.grid.y % l.cluster.y || l.grid.z % l.cluster.z)
     illegal(l, "the grid must be a multiple of the cluster", cat("the cluster is ", shape(l.cluster)));
-  if (l.cluster.count() > m.properties.max_cluster)
-    illegal(l, cat("a cluster has at most ", m.properties.max_cluster, " blocks on ", m.properties.arch),
+  if (l.cluster.count() > d.max_cluster)
+    illegal(l, cat("a cluster has at most ", d.max_cluster, " blocks on ", d.arch),
             cat("it has ", l.cluster.count()));
-  if (shared > m.properties.shared_per_block_optin)
-    illegal(l,
-            cat("a block has at most ", m.properties.shared_per_block_optin, " bytes of shared memory on ",
-                m.properties.arch),
+  if (shared > d.shared_per_block_optin)
+    illegal(l, cat("a block has at most ", d.shared_per_block_optin, " bytes of shared memory on ", d.arch),
             cat(e.static_shared, " static and ", l.dynamic_smem, " dynamic bytes were asked for"));
-  if (l.params.size() < e.param_bytes)
+  if (param_bytes < e.param_bytes)
     illegal(l, "the parameter bytes must cover all parameters",
-            cat("got ", l.params.size(), " bytes, the kernel has ", e.param_bytes));
+            cat("got ", param_bytes, " bytes, the kernel has ", e.param_bytes));
 }
 
 // One constant pool per cluster rank, because a shared variable's address contains the rank.
-void make_pools(LaunchState& s) {
+void make_pools(const LaunchState& s, DevicePart& device) {
   const ProgramImpl& p = *s.program;
   for (std::uint32_t rank = 0; rank < s.launch.cluster.count(); ++rank) {
     // 64-byte alignment of rows is not required for correctness; vectors of 64-bit words give 16.
@@ -301,23 +300,23 @@ void make_pools(LaunchState& s) {
         const std::uint32_t at = s.layout.offset[r.target];
         v = (at == ptx::kNone ? 0 : at) | (rank << kRankShift);
       } else {
-        v = s.instance->symbols.at(r.target).address;
+        v = device.instance->symbols.at(r.target).address;
       }
       v += std::uint64_t(r.addend);
       if (r.bits == 32) v = (v & 0xffffffffu) | v << 32;
       std::fill_n(pool.begin() + r.offset / 8, std::size_t(r.bits) * kLanes / 64, v);
     }
-    s.pools.push_back(std::move(pool));
+    device.pools.push_back(std::move(pool));
   }
 }
 
 // Buffers that nobody named are called by the arguments that point into them.
-void name_buffers(LaunchState& s, const std::vector<ParamInfo>& all) {
+void name_buffers(const DevicePart& device, const std::vector<ParamInfo>& all) {
   for (std::size_t n = all.size(); n-- > 0;) {
-    if (all[n].size != 8 || all[n].offset + 8 > s.params.size()) continue;
+    if (all[n].size != 8 || all[n].offset + 8 > device.params.size()) continue;
     std::uint64_t address = 0;
-    std::memcpy(&address, s.params.data() + all[n].offset, 8);
-    Allocation* a = s.machine->heap.at_or_below(address);
+    std::memcpy(&address, device.params.data() + all[n].offset, 8);
+    Allocation* a = device.machine->heap->at_or_below(address);
     if (!a || !a->unnamed || !a->contains(address, 1)) continue;
     // nvcc and the language number their parameters.
     const std::string& name = all[n].name;
@@ -327,7 +326,7 @@ void name_buffers(LaunchState& s, const std::vector<ParamInfo>& all) {
 }
 
 void set_residency(LaunchState& s) {
-  const DeviceProperties& d = s.machine->properties;
+  const DeviceProperties& d = *s.properties;
   const std::uint32_t shared = std::max(1024u, s.shared_bytes - s.reserved_bytes + 1024);
   const std::uint64_t by_warps = std::uint64_t(d.max_warps_per_sm) / s.warps_per_cta;
   const std::uint64_t per_sm = std::max<std::uint64_t>(
@@ -341,25 +340,63 @@ void set_residency(LaunchState& s) {
 }
 }  // namespace
 
+void Machine::enable_peer(Machine& other) {
+  if (!impl_->heap->use_peer(other.impl_->heap))
+    throw Unsupported({"peers need ranges of addresses of their own",
+                       {},
+                       &other == this ? "the peer is the device itself" : "more than 31 devices are open",
+                       {}});
+}
+
 Result Machine::launch(const InstanceHandle& instance, const Launch& launch, const Options& options) {
+  const DeviceLaunch one{this, instance, launch.params};
+  return launch_together(std::span(&one, 1), launch, options);
+}
+
+namespace {
+void check_devices(std::span<const DeviceLaunch> devices) {
+  if (devices.empty()) throw ArgumentError("a launch needs a device");
+  for (const DeviceLaunch& d : devices)
+    if (!d.machine || !d.instance || !d.instance->loaded)
+      throw ArgumentError("a launch needs a loaded program instance");
+  const DeviceLaunch& first = devices[0];
+  for (std::size_t i = 1; i < devices.size(); ++i) {
+    const DeviceLaunch& d = devices[i];
+    const auto refuse = [&](std::string rule, std::string why) {
+      throw ArgumentError(
+          {std::move(rule), cat("device ", i, " of a launch on ", devices.size()), std::move(why), {}});
+    };
+    for (std::size_t j = 0; j < i; ++j)
+      if (devices[j].machine == d.machine)
+        refuse("a launch on several devices names each once", cat("it is device ", j, " too"));
+    const std::string &arch = d.machine->properties().arch, &wanted = first.machine->properties().arch;
+    if (arch != wanted)
+      refuse("a launch on several devices needs one architecture",
+             cat("it is ", arch, ", device 0 is ", wanted));
+    if (d.instance->program != first.instance->program)
+      refuse("devices run one program together", "it has another than device 0");
+  }
+}
+}  // namespace
+
+Result launch_together(std::span<const DeviceLaunch> devices, const Launch& launch, const Options& options) {
   const auto start = std::chrono::steady_clock::now();
-  if (!instance || !instance->loaded) throw ArgumentError("a launch needs a loaded program instance");
-  const Program& program = *instance->program;
+  check_devices(devices);
+  const Program& program = *devices[0].instance->program;
   const EntryInfo& entry = program.entry(launch.entry);
   if (!entry.unsupported.empty()) throw Unsupported(entry.unsupported);
-  LaunchState s;
-  s.machine = impl_.get();
-  s.instance = instance.get();
+  LaunchState s(devices.size());
+  s.properties = &devices[0].machine->properties();
   s.program = &program.impl();
   for (const Function& f : s.program->functions)
     if (f.ptx->entry && f.name == launch.entry) s.entry = &f;
   s.launch = launch;
   s.options = options;
-  s.params.assign(launch.params.begin(), launch.params.end());
   s.layout = s.program->shared_layout(s.entry->index);
   s.dynamic_offset = s.layout.static_bytes;
   s.shared_bytes = s.layout.static_bytes + launch.dynamic_smem;
-  check_launch(*impl_, entry, launch, s.shared_bytes);
+  for (const DeviceLaunch& d : devices)
+    check_launch(*s.properties, entry, launch, d.params.size(), s.shared_bytes);
   if (s.layout.reserved) {
     s.reserved_offset = (s.shared_bytes + 127) & ~127u;
     s.reserved_bytes = LaunchState::kReservedShared;
@@ -369,23 +406,30 @@ Result Machine::launch(const InstanceHandle& instance, const Launch& launch, con
                     launch.grid.z / launch.cluster.z};
   s.clusters = s.cluster_grid.count();
   s.warps_per_cta = std::uint32_t((launch.block.count() + kLanes - 1) / kLanes);
-  make_pools(s);
   set_residency(s);
-  name_buffers(s, entry.params);
-  ++impl_->launches;
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    DevicePart& d = s.devices[i];
+    d.machine = &devices[i].machine->impl();
+    d.instance = devices[i].instance.get();
+    d.params.assign(devices[i].params.begin(), devices[i].params.end());
+    make_pools(s, d);
+    name_buffers(d, entry.params);
+    ++d.machine->launches;
+  }
 
   const std::uint64_t hardware = std::max(1u, std::thread::hardware_concurrency());
   const bool as_usual = options.async == AsyncPolicy::eager && options.schedule == SchedulePolicy::fair;
   const std::uint64_t wanted =
       options.workers > 0 ? std::uint64_t(options.workers) : (as_usual ? hardware : 1);
-  const std::uint64_t count = std::clamp<std::uint64_t>(wanted, 1, std::max<std::uint64_t>(1, s.clusters));
+  const std::uint64_t count =
+      std::clamp<std::uint64_t>(wanted, 1, std::max<std::uint64_t>(1, s.clusters * devices.size()));
   if (options.checks.has(Check::race)) s.race = race::make_launch(s, count > 1);
   std::vector<std::unique_ptr<Worker>> workers;
   for (std::uint64_t i = 0; i < count; ++i) {
     auto w = std::make_unique<Worker>();
     w->launch = &s;
-    w->heap = &impl_->heap;
     w->index = i;
+    w->next_device = std::uint32_t(i % devices.size());
     w->random = options.schedule_seed + i + 1;
     w->pc.resize(s.program->insts.size() + 1);
     w->rows.resize(s.program->insts.size() + 1);
@@ -399,8 +443,10 @@ Result Machine::launch(const InstanceHandle& instance, const Launch& launch, con
   for (std::uint64_t i = 1; i < count; ++i) threads.emplace_back([&, i] { run_launch(s, *workers[i]); });
   run_launch(s, *workers[0]);
   for (std::thread& t : threads) t.join();
-  if (s.workspace) impl_->heap.free(s.workspace);
-  impl_->heap.bury();
+  for (DevicePart& d : s.devices) {
+    if (d.workspace) d.machine->heap->free(d.workspace);
+    d.machine->heap->bury();
+  }
   if (s.fault) std::rethrow_exception(s.fault);
 
   Result r;

@@ -441,6 +441,7 @@ inline void poison_bytes(std::byte* to, std::size_t bytes) { std::memset(to, 0xa
 struct Cluster {
   std::vector<std::unique_ptr<Cta>> ctas;  ///< by rank
   Dim3 id, shape;
+  std::uint32_t device = 0;  ///< of the launch
   AsyncQueue async;
   std::unordered_map<std::uint32_t, std::shared_ptr<void>> state;
   Worker* worker = nullptr;

@@ -115,24 +115,40 @@ struct Allocation {
   bool marked(std::uint64_t offset, std::uint64_t n) const;
 };
 
-/// All allocations by address; freed ones stay (without storage) so that findings can name them.
+/// All allocations of a device by address; freed ones stay (without storage) so that findings can name them. Each
+/// device has a range of addresses of its own. An address of a peer that is in use leads to that peer's heap.
 class Heap {
  public:
+  Heap();
+  ~Heap();
+  Heap(const Heap&) = delete;
+  Heap& operator=(const Heap&) = delete;
   std::uint64_t alloc(std::uint64_t bytes, std::string name, std::uint64_t align, bool constant = false);
   bool free(std::uint64_t address);  ///< false: no live allocation starts there
   void bury();                       ///< releases the storage of what was freed; no kernel may run
-  std::uint64_t frees() const { return frees_.load(std::memory_order_relaxed); }
+  /// Of all heaps: what was found before may be freed once it has changed.
+  static std::uint64_t frees() { return frees_.load(std::memory_order_relaxed); }
+  /// Addresses of `other` are found from now on. False: the two share a range of addresses.
+  bool use_peer(const std::shared_ptr<Heap>& other);
+  bool holds(const Allocation& a) const;  ///< of this device itself
+  /// The name of the live allocation of another device, which this one does not use, around `address`; else empty.
+  std::string name_elsewhere(std::uint64_t address) const;
   /// The allocation with the greatest base <= address, live or not; nullptr if none.
   Allocation* at_or_below(std::uint64_t address);
   Allocation* find(std::uint64_t address, std::uint64_t bytes);  ///< live and containing the range
   /// The live allocation whose nearest end is closest.
   Allocation* nearest(std::uint64_t address);
 
+  void free_all();  ///< the device goes, peers may still name its memory
+
  private:
+  Heap* owner(std::uint64_t address);  ///< this heap or the peer's; nullptr: nobody's that is in use
   std::shared_mutex mutex_;
   std::vector<std::unique_ptr<Allocation>> all_;  ///< ascending base
   std::vector<Allocation*> graves_;               ///< freed, storage still there
-  std::atomic<std::uint64_t> frees_{0};
+  std::vector<std::shared_ptr<Heap>> peers_;      ///< changed while no kernel runs
+  static inline std::atomic<std::uint64_t> frees_{0};
+  std::uint64_t range_ = 0;
   std::uint64_t next_ = kGlobalBase;
 };
 
@@ -144,7 +160,7 @@ struct Instance {
 
 struct MachineImpl {
   DeviceProperties properties;
-  Heap heap;
+  std::shared_ptr<Heap> heap = std::make_shared<Heap>();
   std::uint64_t launches = 0;
 };
 
@@ -167,30 +183,37 @@ struct SpinBoard {
   int skips = 0;                        ///< how often time was skipped in a row
 };
 
-struct LaunchState {
+/// One device's part of a launch.
+struct DevicePart {
   MachineImpl* machine = nullptr;
   const Instance* instance = nullptr;
+  std::vector<std::byte> params;
+  std::vector<std::vector<std::uint64_t>> pools;  ///< constant pool per cluster rank
+  std::atomic<std::uint64_t> next_cluster{0}, resident{0};
+  std::once_flag workspace_once;
+  std::uint64_t workspace = 0;  ///< of cooperative groups' grid barrier: size, state
+};
+
+struct LaunchState {
+  explicit LaunchState(std::size_t count) : devices(count) {}
+  std::deque<DevicePart> devices;  ///< of one architecture
+  const DeviceProperties* properties = nullptr;
   const ProgramImpl* program = nullptr;
   const Function* entry = nullptr;
   Launch launch;
   Options options;
-  std::vector<std::byte> params;
-  std::vector<std::vector<std::uint64_t>> pools;  ///< constant pool per cluster rank
   ProgramImpl::SharedLayout layout;
   std::uint32_t dynamic_offset = 0, shared_bytes = 0;
   std::vector<std::string> shared_names;
   Dim3 cluster_grid;
-  std::uint64_t clusters = 0;
+  std::uint64_t clusters = 0;  ///< of each device
   std::uint32_t warps_per_cta = 0;
-  std::uint64_t resident_limit = 0;  ///< clusters
-  std::atomic<std::uint64_t> next_cluster{0}, resident{0}, finished{0};
+  std::uint64_t resident_limit = 0;  ///< clusters of a device
   std::atomic<bool> stop{false};
   SpinBoard spin;
   std::atomic<std::uint64_t> skipped{0};  ///< time skipped while all blocks only polled (check_spin.cpp)
-  std::once_flag workspace_once;
-  std::uint64_t workspace = 0;          ///< of cooperative groups' grid barrier: size, state
-  std::atomic<std::uint64_t> timer{0};  ///< newest value of %globaltimer, one for all blocks
-  std::mutex mutex;                     ///< findings, output, fault
+  std::atomic<std::uint64_t> timer{0};    ///< newest value of %globaltimer, one for all blocks
+  std::mutex mutex;                       ///< findings, output, fault
   std::vector<Finding> findings;
   std::map<std::pair<std::uint32_t, std::string>, std::size_t> finding_of;  ///< (instruction, class) -> index
   std::shared_ptr<race::LaunchState> race;                                  ///< nullptr without Check::race
@@ -200,6 +223,13 @@ struct LaunchState {
   /// large tiles there.
   static constexpr std::uint32_t kReservedShared = 1024;
   std::uint32_t reserved_offset = 0, reserved_bytes = 0;
+
+  /// The number of a device in findings: absent where there is only one.
+  std::optional<std::uint32_t> device_number(std::uint32_t device) const {
+    return devices.size() > 1 ? std::optional(device) : std::nullopt;
+  }
+  /// "'x'", with " of device 1" where there are several.
+  std::string buffer_text(const Allocation& a) const;
 };
 
 /// A range of global memory that an instruction used last: almost always the next use is in it too.
@@ -226,8 +256,10 @@ struct RowCount {
 struct Worker {
   Worker();
   ~Worker();
+  /// Memory is that of this device from now on.
+  void enter(std::uint32_t device);
   LaunchState* launch = nullptr;
-  const Heap* heap = nullptr;
+  Heap* heap = nullptr;  ///< of the device whose blocks run
   std::vector<PcCounters> pc;
   std::vector<RunEdge> runs;       ///< by operation, with one more: issues and lanes that `pc` lacks
   std::vector<RowCount> rows;      ///< by instruction: what `pc` and `totals` lack
@@ -239,6 +271,8 @@ struct Worker {
   std::unique_ptr<AccessRecorder> accesses;  ///< with Options::access_map
   std::uint64_t random = 0;
   std::uint64_t index = 0;
+  std::uint32_t device = 0;                 ///< that `heap` is of
+  std::uint32_t next_device = 0;            ///< where the next cluster is looked for
   std::uint64_t frees = 0;                  ///< Heap::frees() when the cache was valid
   std::uint64_t polls = 0;                  ///< strong accesses, atomics and sleeps executed
   std::uint64_t turns = 0, next_probe = 0;  ///< slices run; the one after which spinning is looked for
@@ -327,7 +361,8 @@ std::string register_name(const Function& f, Loc l);
 OtherParty other_party(const Warp& w, const Op& op, Mask lanes);
 Finding make_finding(const Warp& w, std::string_view cls, const Op& op, Mask lanes, std::string message);
 /// The second party of a finding, at instruction `inst`.
-OtherParty make_other(const LaunchState& launch, std::uint32_t inst, const Dim3& block, const Dim3& thread);
+OtherParty make_other(const LaunchState& launch, std::uint32_t inst, std::uint32_t device, const Dim3& block,
+                      const Dim3& thread);
 /// `key` tells findings of one class at one instruction apart.
 void add_finding(LaunchState& launch, const Op& op, Finding f, std::string_view key = {});
 /// The shared variable at `offset` of a block, and how far inside it is.

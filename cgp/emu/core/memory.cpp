@@ -63,6 +63,72 @@ bool shared_marked(const Cta& c, std::uint64_t offset, std::uint64_t n) {
 }  // namespace
 
 // ---------------------------------------------------------------- the heap
+namespace {
+// Ranges of 4 TiB below the windows, one a device. Where there are more devices, some share one.
+constexpr int kRangeBits = 42;
+constexpr std::uint64_t kRanges = kSharedWindow >> kRangeBits;
+struct Ranges {
+  std::mutex mutex;
+  std::array<std::vector<Heap*>, kRanges> heaps;
+};
+Ranges& ranges() {
+  static Ranges all;
+  return all;
+}
+}  // namespace
+
+Heap::Heap() {
+  Ranges& all = ranges();
+  std::lock_guard lock(all.mutex);
+  const auto fewest = std::min_element(all.heaps.begin(), all.heaps.end(),
+                                       [](const auto& a, const auto& b) { return a.size() < b.size(); });
+  fewest->push_back(this);
+  range_ = std::uint64_t(fewest - all.heaps.begin());
+  next_ = range_ << kRangeBits | kGlobalBase;
+}
+
+Heap::~Heap() {
+  Ranges& all = ranges();
+  std::lock_guard lock(all.mutex);
+  std::erase(all.heaps[range_], this);
+}
+
+bool Heap::use_peer(const std::shared_ptr<Heap>& other) {
+  if (other->range_ == range_) return false;
+  if (std::find(peers_.begin(), peers_.end(), other) == peers_.end()) peers_.push_back(other);
+  return true;
+}
+
+std::string Heap::name_elsewhere(std::uint64_t address) const {
+  const std::uint64_t range = address >> kRangeBits;
+  if (range == range_ || range >= kRanges) return {};
+  Ranges& all = ranges();
+  std::lock_guard lock(all.mutex);
+  for (Heap* h : all.heaps[range])
+    if (const Allocation* a = h->find(address, 1)) return a->name;
+  return {};
+}
+
+bool Heap::holds(const Allocation& a) const { return a.base >> kRangeBits == range_; }
+
+Heap* Heap::owner(std::uint64_t address) {
+  const std::uint64_t range = address >> kRangeBits;
+  if (range == range_) return this;
+  for (const auto& p : peers_)
+    if (p->range_ == range) return p.get();
+  return nullptr;
+}
+
+void Heap::free_all() {
+  {
+    std::unique_lock lock(mutex_);
+    for (const auto& a : all_)
+      if (a->live.exchange(false)) graves_.push_back(a.get());
+  }
+  bury();
+  peers_.clear();
+}
+
 std::uint64_t Heap::alloc(std::uint64_t bytes, std::string name, std::uint64_t align, bool constant) {
   std::unique_lock lock(mutex_);
   auto a = std::make_unique<Allocation>();
@@ -78,6 +144,7 @@ std::uint64_t Heap::alloc(std::uint64_t bytes, std::string name, std::uint64_t a
   // A gap of at least 64 KiB keeps near misses out of the neighbour.
   next_ = a->base + bytes + 0x10000;
   const std::uint64_t base = a->base;
+  if (next_ >> kRangeBits != range_) throw std::bad_alloc();
   all_.push_back(std::move(a));
   return base;
 }
@@ -105,6 +172,7 @@ void Heap::bury() {
 }
 
 Allocation* Heap::at_or_below(std::uint64_t address) {
+  if (Heap* h = owner(address); h != this) return h ? h->at_or_below(address) : nullptr;
   std::shared_lock lock(mutex_);
   auto it =
       std::upper_bound(all_.begin(), all_.end(), address,
@@ -118,6 +186,7 @@ Allocation* Heap::find(std::uint64_t address, std::uint64_t bytes) {
 }
 
 Allocation* Heap::nearest(std::uint64_t address) {
+  if (Heap* h = owner(address); h && h != this) return h->nearest(address);
   std::shared_lock lock(mutex_);
   Allocation* best = nullptr;
   std::uint64_t best_distance = ~0ull;
@@ -168,7 +237,7 @@ Where classify(const Warp& w, std::uint64_t a) {
     default:
       break;
   }
-  const Allocation* x = w.worker->launch->machine->heap.at_or_below(a);
+  const Allocation* x = w.worker->heap->at_or_below(a);
   if (x && x->constant && x->contains(a, 1)) return Where::constant;
   return Where::global;
 }
@@ -189,7 +258,7 @@ std::string verb(Access a) {
 }
 
 Problem global_problem(Warp& w, std::uint64_t addr, std::uint64_t bytes, Access access) {
-  Heap& heap = w.worker->launch->machine->heap;
+  Heap& heap = *w.worker->heap;
   Problem p;
   p.cls = "oob.global";
   Allocation* a = heap.at_or_below(addr);
@@ -202,8 +271,14 @@ Problem global_problem(Warp& w, std::uint64_t addr, std::uint64_t bytes, Access 
         cat(verb(access), " ", bytes, " bytes at ", hex(addr), " in '", a->name, "', which was freed");
     return p;
   }
-  a = heap.nearest(addr);
   p.message = cat(verb(access), " ", bytes, " bytes at ", hex(addr));
+  if (const std::string name = heap.name_elsewhere(addr); !a && !name.empty()) {
+    p.buffer = name;
+    p.message += cat(" in '", name, "', which is memory of a device that is no peer of this one");
+    p.hint = "Device::enable_peer (cuCtxEnablePeerAccess) on the device whose kernel makes the access";
+    return p;
+  }
+  a = heap.nearest(addr);
   if (addr < 4096) p.hint = "the address is (nearly) null: was the pointer parameter set?";
   if (!a) {
     p.message += "; there are no allocations";
@@ -249,10 +324,8 @@ std::string place_of(const Warp& w, Where where, std::uint64_t address) {
     buffer = shared_variable(*w.worker->launch, low & ((1u << kRankShift) - 1), &offset);
     const std::uint32_t rank = low >> kRankShift;
     if (rank != w.cta->rank) return cat("'", buffer, "' + ", offset, " of block rank ", rank);
-  } else if (const Allocation* a = w.worker->launch->machine->heap.at_or_below(address);
-             a && a->contains(address, 1)) {
-    buffer = a->name;
-    offset = std::int64_t(address - a->base);
+  } else if (const Allocation* a = w.worker->heap->at_or_below(address); a && a->contains(address, 1)) {
+    return cat(w.worker->launch->buffer_text(*a), " + ", address - a->base);
   } else {
     return hex(address);
   }
@@ -311,7 +384,7 @@ void misaligned(Warp& w, const Op& op, int lane, Where where, std::uint64_t addr
                  ") in C++, .align in PTX): the driver puts "
                  "parameters behind variables of its own");
   if (where == Where::global) {
-    if (Allocation* a = w.worker->launch->machine->heap.nearest(addr)) {
+    if (Allocation* a = w.worker->heap->nearest(addr)) {
       p.buffer = a->name;
       p.offset = std::int64_t(addr - a->base);
     }
@@ -347,7 +420,7 @@ std::uint32_t note_origin(Warp& w, const Op& op, std::uint64_t addr, bool shared
 // The cache forgets everything when the kernel frees memory.
 CachedRange& cached_range(Warp& w, const Op& op) {
   Worker& worker = *w.worker;
-  const std::uint64_t frees = worker.launch->machine->heap.frees();
+  const std::uint64_t frees = Heap::frees();
   if (worker.frees != frees) {
     worker.frees = frees;
     for (CachedRange& c : worker.cache) c = {};
@@ -359,7 +432,7 @@ std::byte* global_at(Warp& w, const Op& op, int lane, std::uint64_t addr, std::u
                      Access access) {
   CachedRange& c = cached_range(w, op);
   if (!(addr >= c.base && bytes <= c.size && addr - c.base <= c.size - bytes)) {
-    Allocation* a = w.worker->launch->machine->heap.find(addr, bytes);
+    Allocation* a = w.worker->heap->find(addr, bytes);
     if (!a) {
       raise(w, op, lane, addr, global_problem(w, addr, bytes, access));
       return nullptr;
@@ -443,7 +516,7 @@ std::byte* local_at(Warp& w, const Op& op, int lane, std::uint64_t addr, std::ui
 }
 
 std::byte* param_at(Warp& w, const Op& op, int lane, std::uint64_t addr, std::uint64_t bytes, Access access) {
-  auto& params = w.worker->launch->params;
+  auto& params = w.worker->launch->devices[w.cta->cluster->device].params;
   if (bytes > params.size() || addr > params.size() - bytes || access == Access::write ||
       access == Access::atomic) {
     Problem p;
@@ -459,7 +532,7 @@ std::byte* param_at(Warp& w, const Op& op, int lane, std::uint64_t addr, std::ui
 // Where the driver puts the byte at `offset` of Launch::params in the constant bank, whose own variables lie
 // before the parameters: only what is declared with an alignment above 16 has one.
 std::uint64_t in_constant_bank(const LaunchState& launch, std::uint64_t offset) {
-  const bool hopper = launch.machine->properties.arch.starts_with("sm_90");
+  const bool hopper = launch.properties->arch.starts_with("sm_90");
   std::uint64_t at = hopper ? 0x210 : 0x380;
   const Function& f = *launch.entry;
   for (std::size_t i = 0; i < f.params.size(); ++i) {
@@ -606,7 +679,7 @@ void mark_written(Warp& w, Where where, std::uint64_t addr, std::uint64_t bytes)
     Cta* owner = shared_owner(w, std::uint32_t(addr));
     if (owner) shared_mark(*owner, addr & ((1u << kRankShift) - 1), bytes);
   } else if (where == Where::global) {
-    if (Allocation* a = w.worker->launch->machine->heap.find(addr, bytes)) a->mark(addr - a->base, bytes);
+    if (Allocation* a = w.worker->heap->find(addr, bytes)) a->mark(addr - a->base, bytes);
   }
 }
 
@@ -618,7 +691,7 @@ bool is_written(Warp& w, Where where, std::uint64_t addr, std::uint64_t bytes) {
            shared_marked(*owner, addr & ((1u << kRankShift) - 1), bytes);
   }
   if (where != Where::global && where != Where::constant) return true;
-  Allocation* a = w.worker->launch->machine->heap.find(addr, bytes);
+  Allocation* a = w.worker->heap->find(addr, bytes);
   return !a || a->marked(addr - a->base, bytes);
 }
 

@@ -39,7 +39,7 @@ std::unique_ptr<Warp> make_warp(LaunchState& launch, Worker& worker, Cta& cta, s
   w->cta = &cta;
   w->worker = &worker;
   w->checks = launch.options.checks.bits();
-  w->base[1] = reinterpret_cast<std::byte*>(launch.pools[cta.rank].data());
+  w->base[1] = reinterpret_cast<std::byte*>(launch.devices[cta.cluster->device].pools[cta.rank].data());
   for (std::uint32_t l = 0; l < kLanes; ++l) {
     const std::uint32_t t = index * kLanes + l;
     if (t < threads) w->live |= lane_bit(int(l));
@@ -90,15 +90,18 @@ std::unique_ptr<Cta> make_cta(LaunchState& launch, Worker& worker, Cluster& clus
 }
 
 namespace {
-std::unique_ptr<Cluster> make_cluster(LaunchState& launch, Worker& worker, std::uint64_t linear) {
+std::unique_ptr<Cluster> make_cluster(LaunchState& launch, Worker& worker, std::uint32_t device,
+                                      std::uint64_t linear) {
   auto c = std::make_unique<Cluster>();
+  c->device = device;
   const Dim3 g = launch.cluster_grid;
   c->shape = launch.launch.cluster;
   c->id = {std::uint32_t(linear % g.x), std::uint32_t(linear / g.x % g.y), std::uint32_t(linear / g.x / g.y)};
   c->worker = &worker;
+  const std::uint64_t number = device * launch.clusters + linear;
   c->async.policy = launch.options.async;
-  c->async.random = launch.options.seed * 0x9e3779b97f4a7c15ull + linear + 1;
-  c->random = launch.options.schedule_seed * 0x9e3779b97f4a7c15ull + linear + 1;
+  c->async.random = launch.options.seed * 0x9e3779b97f4a7c15ull + number + 1;
+  c->random = launch.options.schedule_seed * 0x9e3779b97f4a7c15ull + number + 1;
   for (std::uint32_t r = 0; r < c->shape.count(); ++r) c->ctas.push_back(make_cta(launch, worker, *c, r));
   if (launch.race) race::attach(*c);
   return c;
@@ -194,6 +197,7 @@ Outcome run_cluster(Cluster& c, LaunchState& launch, Worker& worker) {
   const SchedulePolicy schedule = launch.options.schedule;
   std::vector<Warp*> order;
   bool polling = false;
+  worker.enter(c.device);
   while (left > 0 && !launch.stop.load(std::memory_order_relaxed)) {
     std::uint64_t progress = 0;
     const std::uint64_t polls = worker.polls;
@@ -240,25 +244,39 @@ Outcome run_cluster(Cluster& c, LaunchState& launch, Worker& worker) {
 
 void work(LaunchState& launch, Worker& worker) {
   auto& resident = worker.resident;
-  auto admit = [&] {
-    const std::uint64_t in = launch.resident.fetch_add(1);
+  auto admit_of = [&](std::uint32_t device) {
+    DevicePart& part = launch.devices[device];
+    const std::uint64_t in = part.resident.fetch_add(1);
     if (in >= launch.resident_limit) {
-      launch.resident.fetch_sub(1);
+      part.resident.fetch_sub(1);
       return false;
     }
-    const std::uint64_t next = launch.next_cluster.fetch_add(1);
+    const std::uint64_t next = part.next_cluster.fetch_add(1);
     if (next >= launch.clusters) {
-      launch.resident.fetch_sub(1);
+      part.resident.fetch_sub(1);
       return false;
     }
-    resident.push_back(make_cluster(launch, worker, next));
+    resident.push_back(make_cluster(launch, worker, device, next));
     note_blocks(worker, SpinBoard::moving);
     return true;
+  };
+  auto admit = [&] {  // devices take turns
+    const auto count = std::uint32_t(launch.devices.size());
+    for (std::uint32_t tried = 0; tried < count; ++tried) {
+      const std::uint32_t device = worker.next_device;
+      worker.next_device = (device + 1) % count;
+      if (admit_of(device)) return true;
+    }
+    return false;
+  };
+  auto all_started = [&] {
+    return std::all_of(launch.devices.begin(), launch.devices.end(),
+                       [&](const DevicePart& d) { return d.next_cluster.load() >= launch.clusters; });
   };
   while (!launch.stop.load(std::memory_order_relaxed)) {
     if (resident.empty() && !admit()) {
       note_blocks(worker, SpinBoard::without_blocks);
-      if (launch.next_cluster.load() >= launch.clusters) return;
+      if (all_started()) return;
       std::this_thread::yield();
       continue;
     }
@@ -278,8 +296,7 @@ void work(LaunchState& launch, Worker& worker) {
     const Outcome outcome = run_cluster(*cluster, launch, worker);
     if (outcome == Outcome::done) {
       for (auto& cta : cluster->ctas) worker.spare_shared.push_back(std::move(cta->shared));
-      launch.resident.fetch_sub(1);
-      launch.finished.fetch_add(1);
+      launch.devices[cluster->device].resident.fetch_sub(1);
       note_blocks(worker, SpinBoard::moving);
       continue;
     }

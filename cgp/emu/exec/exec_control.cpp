@@ -271,12 +271,12 @@ void external(Warp& w, const Op& op, const Call& c) {
       }
       case External::malloc:
         result(l,
-               launch.machine->heap.alloc(
+               w.worker->heap->alloc(
                    arg(0, l), cat("device malloc at PTX line ", launch.program->inst(op.inst).ptx_line), 16),
                8);
         return;
       case External::free:
-        if (arg(0, l) && !launch.machine->heap.free(arg(0, l)))
+        if (arg(0, l) && !w.worker->heap->free(arg(0, l)))
           w.report(Check::lifetime, "lifetime.global", op, lane_bit(l),
                    cat("free of ", text::hex(arg(0, l)), ", where no live allocation starts"), {}, arg(0, l));
         return;

@@ -356,8 +356,7 @@ void exec_discard(Warp& w, const Op& op) {
   race::access(w, op, op.where, addr, op.bytes, race::Use::write, ok);
   for_lanes(ok, [&](int l) {
     std::memset(at[l], 0xd5, op.bytes);
-    if (Allocation* a = w.worker->launch->machine->heap.find(addr[l], op.bytes))
-      a->unmark(addr[l] - a->base, op.bytes);
+    if (Allocation* a = w.worker->heap->find(addr[l], op.bytes)) a->unmark(addr[l] - a->base, op.bytes);
   });
 }
 void exec_nothing(Warp&, const Op&) {}

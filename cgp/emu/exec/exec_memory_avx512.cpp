@@ -40,7 +40,7 @@ inline bool range_of(const Warp& w, const Op& op, Range& r) {
     r.host = c.host;
     r.base = c.base;
     r.size = c.size;
-    if (c.size >= 1ull << 31 || !c.allocation || worker.frees != worker.heap->frees()) return false;
+    if (c.size >= 1ull << 31 || !c.allocation || worker.frees != Heap::frees()) return false;
     if (follow) r.written = reinterpret_cast<std::byte*>(c.allocation->init.get());
     return true;
   }

@@ -31,14 +31,15 @@ std::uint64_t timer_of(Warp& w) {
 // What a driver leaves in %envreg1 (high half) and %envreg2: where cooperative groups keep the state of the
 // grid's barrier, {u32 size, u32 state}. Without a cooperative launch there is none: this_grid().sync() then
 // traps.
-std::uint64_t workspace_of(LaunchState& launch) {
+std::uint64_t workspace_of(LaunchState& launch, std::uint32_t device) {
   if (!launch.launch.cooperative) return 0;
-  std::call_once(launch.workspace_once, [&] {
-    Heap& heap = launch.machine->heap;
-    launch.workspace = heap.alloc(16, "grid workspace", 16);
-    heap.find(launch.workspace, 16)->mark(0, 16);
+  DevicePart& d = launch.devices[device];
+  std::call_once(d.workspace_once, [&] {
+    Heap& heap = *d.machine->heap;
+    d.workspace = heap.alloc(16, "grid workspace", 16);
+    heap.find(d.workspace, 16)->mark(0, 16);
   });
-  return launch.workspace;
+  return d.workspace;
 }
 
 std::uint64_t uniform_value(Warp& w, ptx::Sreg s) {
@@ -47,7 +48,7 @@ std::uint64_t uniform_value(Warp& w, ptx::Sreg s) {
   const Cta& cta = *w.cta;
   const Cluster& cluster = *cta.cluster;
   const Dim3 c = cluster.shape;
-  const DeviceProperties& device = launch.machine->properties;
+  const DeviceProperties& device = *launch.properties;
   switch (s) {
     case ptx::Sreg::ntid_x:
       return l.block.x;
@@ -106,7 +107,7 @@ std::uint64_t uniform_value(Warp& w, ptx::Sreg s) {
     case ptx::Sreg::nsmid:
       return std::uint64_t(device.sm_count);
     case ptx::Sreg::gridid:
-      return launch.machine->launches;
+      return launch.devices[cluster.device].machine->launches;
     case ptx::Sreg::clock:
       return std::uint32_t(clock_of(w));
     case ptx::Sreg::globaltimer_lo:
@@ -134,9 +135,9 @@ std::uint64_t uniform_value(Warp& w, ptx::Sreg s) {
     case ptx::Sreg::reserved_smem_offset_cap:
       return launch.reserved_bytes;
     case ptx::Sreg::envreg1:
-      return workspace_of(launch) >> 32;
+      return workspace_of(launch, cluster.device) >> 32;
     case ptx::Sreg::envreg2:
-      return std::uint32_t(workspace_of(launch));
+      return std::uint32_t(workspace_of(launch, cluster.device));
     default:
       return 0;  // pm, other envreg, current_graph_exec: a driver leaves them 0
   }

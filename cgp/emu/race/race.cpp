@@ -16,7 +16,8 @@ bool is_fence(const ptx::Inst& i) {
 }
 
 Level scope_of(const ptx::Inst& i) {
-  if (i.has(Mod::gpu) || i.has(Mod::sys) || i.has(Mod::gl)) return Level::gpu;
+  if (i.has(Mod::sys)) return Level::system;
+  if (i.has(Mod::gpu) || i.has(Mod::gl)) return Level::gpu;
   if (i.has(Mod::cluster)) return Level::cluster;
   if (i.has(Mod::cta)) return Level::cta;
   return i.op == POp::fence_mbarrier_init ? Level::cluster : Level::gpu;
@@ -36,7 +37,7 @@ Trait trait_of(const ptx::Inst& i) {
     t.strong = t.strong || t.cached;
     t.acquire = i.has(Mod::acquire) || i.has(Mod::acq_rel);
     t.release = i.has(Mod::release) || i.has(Mod::acq_rel);
-    if (i.has(Mod::volatile_) || i.has(Mod::mmio)) t.scope = Level::gpu;
+    if (i.has(Mod::volatile_) || i.has(Mod::mmio)) t.scope = Level::system;
     return t;
   }
   switch (i.op) {
@@ -94,8 +95,9 @@ std::shared_ptr<LaunchState> make_launch(cgp::emu::LaunchState& launch, bool par
                 isa_avx512::shared_read_by,  isa_avx512::global_read,  isa_avx512::global_write};
   for (std::size_t n = 0; n < p.insts.size(); ++n) {
     const ptx::Inst& i = p.inst(std::uint32_t(n));
-    l->traits[n] = trait_of(i);
-    const Trait& t = l->traits[n];
+    Trait& t = l->traits[n];
+    t = trait_of(i);
+    if (launch.devices.size() == 1 && t.scope == Level::gpu) t.scope = Level::system;  // there is nobody else
     l->cached = l->cached || t.cached;
     l->orders = l->orders || is_fence(i) || (t.strong && (t.acquire || t.release));
   }
@@ -111,8 +113,8 @@ void attach(Cluster& cluster) {
   c->launch = launch.race.get();
   c->cluster = &cluster;
   const Dim3 g = launch.cluster_grid;
-  c->index =
-      std::uint32_t(cluster.id.x + std::uint64_t(g.x) * (cluster.id.y + std::uint64_t(g.y) * cluster.id.z));
+  c->index = std::uint32_t(cluster.device * launch.clusters + cluster.id.x +
+                           std::uint64_t(g.x) * (cluster.id.y + std::uint64_t(g.y) * cluster.id.z));
   c->ranks = std::uint32_t(cluster.ctas.size());
   c->first_arrival.assign(c->ranks, 0);
   const auto start = std::make_shared<const View>();

@@ -298,7 +298,7 @@ GlobalShadow* find_shadow(const Accessor& a, std::uint64_t address, std::uint64_
       if (i) std::swap(recent[i], recent[i - 1]);
       return recent[i ? i - 1 : 0].second;
     }
-  Allocation* found = a.s.cluster->launch->launch->machine->heap.find(address, bytes);
+  Allocation* found = a.s.warp->worker->heap->find(address, bytes);
   if (!found || found->constant) return nullptr;
   in = found;
   recent.push_back({found, &shadow_of(*a.s.cluster->launch, *found)});

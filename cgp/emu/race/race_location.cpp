@@ -11,6 +11,17 @@ std::uint64_t own_cta(const WarpState& s) {
   return std::uint64_t(s.cluster->index) * 16 + s.wid / kWarpsPerCta;
 }
 
+// The block, cluster and device that a location's clocks of each level are kept for.
+std::uint64_t group(const WarpState& s, std::size_t level) {
+  if (level == std::size_t(Level::cta)) return own_cta(s);
+  return level == std::size_t(Level::cluster) ? s.cluster->index : s.cluster->cluster->device;
+}
+// A level that says no more than its neighbours is not kept: clusters of one block, launches on one device.
+bool is_kept(const WarpState& s, std::size_t level) {
+  if (level == std::size_t(Level::cluster)) return s.cluster->ranks > 1;
+  return level != std::size_t(Level::gpu) || s.cluster->launch->launch->devices.size() > 1;
+}
+
 const Clock* find(const std::vector<std::pair<std::uint64_t, Clock>>& v, std::uint64_t key) {
   for (const auto& [k, c] : v)
     if (k == key) return &c;
@@ -20,22 +31,23 @@ const Clock* find(const std::vector<std::pair<std::uint64_t, Clock>>& v, std::ui
 void learn(WarpState& s, const Trait& t, int lane, const Location& l) {
   const ViewPtr& v = s.view[std::size_t(lane)];
   // What this thread may see, by the scope that a fence needs to acquire it.
-  const Clock* seen[3] = {find(l.cta, own_cta(s)),
-                          t.scope >= Level::cluster ? find(l.cluster, s.cluster->index) : nullptr,
-                          t.scope >= Level::gpu ? &l.gpu : nullptr};
-  Clock now = v->now, wide = v->wide, pending[3], pending_wide = v->pending_wide;
-  for (int i = 0; i < 3; ++i) {
+  const Clock* seen[kLevels] = {};
+  for (std::size_t i = 0; i < l.within.size() && i <= std::size_t(t.scope); ++i)
+    if (is_kept(s, i)) seen[i] = find(l.within[i], group(s, i));
+  if (t.scope == Level::system) seen[kLevels - 1] = &l.system;
+  Clock now = v->now, wide = v->wide, pending[kLevels], pending_wide = v->pending_wide;
+  for (std::size_t i = 0; i < kLevels; ++i) {
     pending[i] = v->pending[i];
     if (seen[i]) (t.acquire ? now : pending[i]) = join(t.acquire ? now : pending[i], *seen[i]);
   }
   (t.acquire ? wide : pending_wide) = join(t.acquire ? wide : pending_wide, l.wide);
   bool same = now == v->now && wide == v->wide && pending_wide == v->pending_wide;
-  for (int i = 0; i < 3; ++i) same = same && pending[i] == v->pending[i];
+  for (std::size_t i = 0; i < kLevels; ++i) same = same && pending[i] == v->pending[i];
   if (same) return;
   auto fresh = std::make_shared<View>(*v);
   fresh->now = now;
   fresh->wide = now.known == wide.known ? now : wide;
-  for (int i = 0; i < 3; ++i) fresh->pending[i] = pending[i];
+  for (std::size_t i = 0; i < kLevels; ++i) fresh->pending[i] = pending[i];
   fresh->pending_wide = pending_wide;
   fresh->any_pending = fresh->any_pending || !t.acquire;
   set_view(s, lane_bit(lane), fresh);
@@ -55,8 +67,8 @@ Clock mark_clock(const WarpState& s, int lane, const View& v, const Mark& m) {
   return c.finish(s.cluster->index, s.cluster->ranks);
 }
 
-// What the lane's last fences cover: by scope, and (3) by any.
-const std::array<Clock, 4>& fenced(WarpState& s, int lane) {
+// What the lane's last fences cover: by scope, and (kLevels) by any.
+const std::array<Clock, kLevels + 1>& fenced(WarpState& s, int lane) {
   if (!s.fenced) s.fenced = std::make_unique<std::array<WarpState::Fenced, kLanes>>();
   WarpState::Fenced& f = (*s.fenced)[std::size_t(lane)];
   const ViewPtr& v = s.view[std::size_t(lane)];
@@ -64,22 +76,22 @@ const std::array<Clock, 4>& fenced(WarpState& s, int lane) {
   f.view = v;
   f.synced = s.synced;
   f.clock = {};
-  for (int i = 3; i-- > 0;) {
+  for (std::size_t i = kLevels; i-- > 0;) {
     if (!v->released[i].set) continue;
-    const bool as_wider = i < 2 && v->released[i + 1].set && v->released[i].at == v->released[i + 1].at &&
+    const bool as_wider = i + 1 < kLevels && v->released[i + 1].set &&
+                          v->released[i].at == v->released[i + 1].at &&
                           v->released[i].base == v->released[i + 1].base;
-    f.clock[std::size_t(i)] =
-        as_wider ? f.clock[std::size_t(i) + 1] : mark_clock(s, lane, *v, v->released[i]);
+    f.clock[i] = as_wider ? f.clock[i + 1] : mark_clock(s, lane, *v, v->released[i]);
   }
   if (v->released_wide.set)
-    f.clock[3] = v->released_wide.base == v->released[0].base && v->released_wide.at == v->released[0].at
-                     ? f.clock[0]
-                     : mark_clock(s, lane, *v, v->released_wide);
+    f.clock[kLevels] =
+        v->released_wide.base == v->released[0].base && v->released_wide.at == v->released[0].at
+            ? f.clock[0]
+            : mark_clock(s, lane, *v, v->released_wide);
   return f.clock;
 }
 
-void put(std::vector<std::pair<std::uint64_t, Clock>>& v, std::uint64_t key, const Clock& c, bool keep) {
-  if (!keep) v.clear();
+void put(std::vector<std::pair<std::uint64_t, Clock>>& v, std::uint64_t key, const Clock& c) {
   for (auto& [k, old] : v)
     if (k == key) {
       old = join(old, c);
@@ -114,42 +126,42 @@ void note_read(WarpState& s, const Trait& t, int lane, std::uint32_t clock, std:
   o.reads.push_back({s.cluster->index, id, clock, o.count, t.scope, t.acquire});
 }
 
+Level widest(const std::array<Clock, kLevels + 1>& out) {
+  std::size_t i = kLevels - 1;
+  while (i && !out[i].known) --i;
+  return Level(i);
+}
+
 void publish(WarpState& s, const Trait& t, int lane, std::uint32_t clock, Locations& at, std::uint64_t key) {
-  std::array<Clock, 4> out;
+  std::array<Clock, kLevels + 1> out;  // by level; in any scope
+  Clock& any = out[kLevels];
   const ViewPtr& v = s.view[std::size_t(lane)];
   if (t.release) {
     const Mark now{v->now, s.synced, s.cluster->now, 0, true},
         wide{v->wide, s.synced, s.cluster->now, 0, true};
     out[0] = mark_clock(s, lane, *v, now);
-    out[3] = v->now == v->wide ? out[0] : mark_clock(s, lane, *v, wide);
-    if (t.scope >= Level::cluster) out[1] = out[0];
-    if (t.scope >= Level::gpu) out[2] = out[0];
+    any = v->now == v->wide ? out[0] : mark_clock(s, lane, *v, wide);
+    for (std::size_t i = 1; i <= std::size_t(t.scope); ++i) out[i] = out[0];
     s.cluster->tick();
   } else if (v->released_wide.set) {
     out = fenced(s, lane);
-    if (t.scope < Level::gpu) out[2] = {};
-    if (t.scope < Level::cluster) out[1] = {};
+    for (std::size_t i = std::size_t(t.scope) + 1; i < kLevels; ++i) out[i] = {};
   }
   if (&at == &s.cluster->launch->locations)
-    note_write(s, t, lane, clock, key, !t.release && out[3].known,
-               out[2].known   ? Level::gpu
-               : out[1].known ? Level::cluster
-                              : Level::cta);
-  if (!out[3].known) {
+    note_write(s, t, lane, clock, key, !t.release && any.known, widest(out));
+  if (!any.known) {
     // A plain relaxed store ends what earlier writes published; an atomic continues it.
     if (!t.rmw) at.erase(key);
     return;
   }
   Location& l = at[key];
-  if (!t.rmw) l.gpu = l.wide = {};
-  if (out[2].known) l.gpu = join(l.gpu, out[2]);
-  l.wide = join(l.wide, out[3]);
-  // The narrower scopes matter only where they say more.
-  if (out[1].known && !(out[1] == out[2]))
-    put(l.cluster, s.cluster->index, out[1], t.rmw);
-  else if (!t.rmw)
-    l.cluster.clear();
-  if (out[0].known) put(l.cta, own_cta(s), out[0], t.rmw);
+  if (!t.rmw) l.system = l.wide = {};
+  if (out[kLevels - 1].known) l.system = join(l.system, out[kLevels - 1]);
+  l.wide = join(l.wide, any);
+  for (std::size_t i = 0; i < l.within.size(); ++i) {
+    if (!t.rmw) l.within[i].clear();
+    if (out[i].known && is_kept(s, i)) put(l.within[i], group(s, i), out[i]);
+  }
 }
 }  // namespace
 
@@ -176,6 +188,7 @@ bool observed(const Accessor& a, int lane, std::uint32_t cluster, Stamp x, std::
     for (const Observed::Read& r : o->second.reads) {
       const Level scope = std::min(r.scope, w->second.scope);
       if (r.number < w->second.number) continue;
+      if (scope < Level::system && !l.same_device(r.cluster, cluster)) continue;
       if (scope < Level::gpu && r.cluster != cluster) continue;
       if (scope < Level::cluster && r.id >> 10 != id_of(x) >> 10) continue;
       const bool own = r.cluster == a.s.cluster->index && r.id == me;

@@ -15,7 +15,8 @@ namespace {
 struct Where2 {
   Dim3 block, thread;
   std::uint32_t rank = 0, warp = 0;
-  bool same_cluster = false, same_block = false, same_warp = false, same_thread = false;
+  std::uint32_t device = 0;
+  bool same_device = false, same_cluster = false, same_block = false, same_warp = false, same_thread = false;
 };
 
 // Block and thread behind a party.
@@ -36,10 +37,13 @@ Where2 who(const Accessor& a, int lane, std::uint32_t cluster, std::uint32_t id)
   const std::uint32_t t = low & 1023;
   const Dim3 b = launch.launch.block, shape = launch.launch.cluster, g = launch.cluster_grid;
   w.thread = {t % b.x, t / b.x % b.y, t / b.x / b.y};
+  w.same_cluster = cluster == c.index;
+  w.device = std::uint32_t(cluster / launch.clusters);
+  w.same_device = c.launch->same_device(cluster, c.index);
+  cluster = std::uint32_t(cluster % launch.clusters);
   w.block = {cluster % g.x * shape.x + w.rank % shape.x,
              cluster / g.x % g.y * shape.y + w.rank / shape.x % shape.y,
              cluster / g.x / g.y * shape.z + w.rank / shape.x / shape.y};
-  w.same_cluster = cluster == c.index;
   w.same_block = w.same_cluster && w.rank == a.rank;
   w.same_warp = w.same_block && w.warp == a.s.wid;
   w.same_thread = w.same_warp && (low & 31) == std::uint32_t(lane);
@@ -134,6 +138,11 @@ Advice advice(const Where2& w, bool shared) {
   if (w.same_cluster && shared)
     return {"no barrier.cluster between the two blocks",
             "barrier.cluster.arrive.release and barrier.cluster.wait.acquire between the two accesses"};
+  if (!w.same_device)
+    return {"no release and acquire at .sys scope between the two devices",
+            "publish with st.release.sys or fence.acq_rel.sys (__threadfence_system()) before the flag, and "
+            "read the "
+            "flag with ld.acquire.sys or such a fence behind it"};
   return {"no release and acquire at .gpu scope between the two blocks",
           "give each block its own elements, use an atomic, or publish with fence.acq_rel.gpu "
           "(__threadfence()) and "
@@ -153,14 +162,14 @@ void name_place(Finding& f, const Accessor& a, const Spot& spot) {
     f.address |= std::uint64_t(spot.rank) << kRankShift;
     return;
   }
-  if (const Allocation* x = launch.machine->heap.at_or_below(spot.address)) {
+  if (const Allocation* x = a.s.warp->worker->heap->at_or_below(spot.address)) {
     f.buffer = x->name;
     f.byte_offset = std::int64_t(spot.address - x->base);
   }
 }
 
-std::array<std::uint32_t, 6> place(const Finding& f) {
-  return {f.block.z, f.block.y, f.block.x, f.thread.z, f.thread.y, f.thread.x};
+std::array<std::uint32_t, 7> place(const Finding& f) {
+  return {f.device.value_or(0), f.block.z, f.block.y, f.block.x, f.thread.z, f.thread.y, f.thread.x};
 }
 
 // Counts a finding that is known already, unless this one comes earlier in the grid. A pair of instructions
@@ -180,6 +189,7 @@ bool counted(cgp::emu::LaunchState& launch, const Accessor& a, int lane, std::st
   if (it == launch.finding_of.end()) return launch.findings.size() >= launch.options.max_findings;
   Finding& f = launch.findings[it->second];
   Finding mine;
+  mine.device = launch.device_number(a.s.warp->cta->cluster->device);
   mine.block = a.s.warp->cta->id;
   mine.thread = a.s.warp->thread(lane);
   if (place(mine) < place(f)) return false;
@@ -226,7 +236,9 @@ bool same_value_soon(const Accessor& a, int lane, std::uint32_t cluster, Stamp x
 
 bool includes(const Trait& x, const Trait& y, const Where2& w) {
   const Level narrow = std::min(x.scope, y.scope);
-  return narrow == Level::gpu || (narrow == Level::cluster ? w.same_cluster : w.same_block);
+  return narrow == Level::system || (narrow == Level::gpu       ? w.same_device
+                                     : narrow == Level::cluster ? w.same_cluster
+                                                                : w.same_block);
 }
 
 void emit(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, Use other_use, const Spot& spot,
@@ -241,7 +253,7 @@ void emit(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, Use o
   Finding f = make_finding(*a.s.warp, cls, a.op, lane_bit(lane), {});
   name_place(f, a, spot);
   f.access = act(a.use, a.trait.rmw, spot.bytes);
-  f.other = make_other(launch, inst, w.block, w.thread);
+  f.other = make_other(launch, inst, w.device, w.block, w.thread);
   f.other->access = act(other_use, t.rmw, spot.bytes);
   const Kind mine = a.agent ? kind_of(a.id(lane)) : kThread, theirs = kind_of(id_of(other));
   const std::string me =
@@ -294,20 +306,23 @@ void conflict(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, U
     return;
   }
   if (strong)
-    return emit(
-        a, lane, cluster, other, other_use, spot, "race.scope",
-        {"both are atomic, but the scope of one does not include the other's thread",
-         w.same_cluster ? "use .cluster scope or wider" : "use .gpu scope (no _block suffix) on both sides"},
-        " at a scope that does not include both");
+    return emit(a, lane, cluster, other, other_use, spot, "race.scope",
+                {"both are atomic, but the scope of one does not include the other's thread",
+                 w.same_cluster  ? "use .cluster scope or wider"
+                 : w.same_device ? "use .gpu scope (no _block suffix) on both sides"
+                                 : "use .sys scope (_system suffix) on both sides"},
+                " at a scope that does not include both");
   if (t.strong && !a.agent && !spot.shared && !spot.tensor && observed(a, lane, cluster, other, spot.address))
     return;
   if (known(a.s.view[std::size_t(lane)]->wide.known, cluster, id_of(other)) >= clock_of(other))
-    return emit(a, lane, cluster, other, other_use, spot, "race.scope",
-                {"they are synchronised, at a scope that does not include both threads",
-                 w.same_cluster ? "use .cluster scope or wider for the fence and the flag"
-                                : "use .gpu scope for the fence and the flag (__threadfence(), not "
-                                  "__threadfence_block())"},
-                "; they are synchronised at too narrow a scope");
+    return emit(
+        a, lane, cluster, other, other_use, spot, "race.scope",
+        {"they are synchronised, at a scope that does not include both threads",
+         w.same_cluster ? "use .cluster scope or wider for the fence and the flag"
+         : w.same_device
+             ? "use .gpu scope for the fence and the flag (__threadfence(), not __threadfence_block())"
+             : "use .sys scope for the fence and the flag (__threadfence_system(), not __threadfence())"},
+        "; they are synchronised at too narrow a scope");
   const Kind mine = a.agent ? kind_of(a.id(lane)) : kThread, theirs = kind_of(id_of(other));
   if (spot.tensor)
     return emit(a, lane, cluster, other, other_use, spot, "race.async",

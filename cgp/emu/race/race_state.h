@@ -19,7 +19,8 @@ inline std::uint32_t party(Kind k, std::uint32_t low) { return std::uint32_t(k) 
 inline Kind kind_of(std::uint32_t id) { return Kind(id >> 14); }
 inline constexpr std::uint32_t kLowMask = (1u << 14) - 1;
 
-enum class Level : std::uint8_t { cta, cluster, gpu };
+enum class Level : std::uint8_t { cta, cluster, gpu, system };
+inline constexpr std::size_t kLevels = 4;
 
 /// What an instruction says about order.
 struct Trait {
@@ -44,11 +45,12 @@ struct Mark {
 };
 
 struct View {
-  Clock now, wide;                 ///< wide: as if every scope were the whole device
-  Mark released[3];                ///< by the last fence of at least this scope
-  Mark released_wide;              ///< by the last fence
-  Mark proxied;                    ///< by the last fence.proxy.async (base.known only)
-  Clock pending[3], pending_wide;  ///< read by relaxed operations: acquired by the next fence of the scope
+  Clock now, wide;         ///< wide: as if every scope were the whole system
+  Mark released[kLevels];  ///< by the last fence of at least this scope
+  Mark released_wide;      ///< by the last fence
+  Mark proxied;            ///< by the last fence.proxy.async (base.known only)
+  Clock pending[kLevels],
+      pending_wide;  ///< read by relaxed operations: acquired by the next fence of the scope
   bool any_pending = false;
 };
 using ViewPtr = std::shared_ptr<const View>;
@@ -94,14 +96,15 @@ class Gather {
 
  private:
   void part();
-  Collector marks_[4];
-  bool marked_[4] = {};
+  Collector marks_[kLevels + 1];  ///< by level; of any
+  bool marked_[kLevels + 1] = {};
 };
 
 /// What strong writes to a location have published, by who may see it.
 struct Location {
-  Clock gpu, wide;
-  std::vector<std::pair<std::uint64_t, Clock>> cluster, cta;  ///< by cluster; by cluster * 16 + rank
+  Clock system, wide;
+  /// By cluster * 16 + rank, by cluster, by device.
+  std::array<std::vector<std::pair<std::uint64_t, Clock>>, 3> within;
 };
 using Locations = std::unordered_map<std::uint64_t, Location>;
 
@@ -229,6 +232,9 @@ struct LaunchState {
     decltype(&isa_portable::global_read) global_read = isa_portable::global_read;
     decltype(&isa_portable::global_write) global_write = isa_portable::global_write;
   } lanes;
+  bool same_device(std::uint32_t cluster, std::uint32_t other) const {
+    return cluster / launch->clusters == other / launch->clusters;
+  }
   std::mutex strong;  ///< strong accesses to global memory, and `locations`
   Locations locations;
   bool cached = false;  ///< some instruction is `cached`
@@ -313,7 +319,7 @@ struct WarpState {
   struct Fenced {
     ViewPtr view;
     std::uint32_t synced = 0;
-    std::array<Clock, 4> clock;
+    std::array<Clock, kLevels + 1> clock;
   };
   std::unique_ptr<std::array<Fenced, kLanes>> fenced;  ///< what a lane's fences cover, made into clocks
   std::unique_ptr<std::array<std::vector<std::uint32_t>, kLanes>> groups[2];  ///< clocks of committed groups
@@ -340,7 +346,7 @@ struct MapFence {
 struct ClusterState {
   LaunchState* launch = nullptr;
   Cluster* cluster = nullptr;
-  std::uint32_t index = 0, ranks = 1;
+  std::uint32_t index = 0, ranks = 1;  ///< index: over all devices
   std::uint32_t now = 1;
   std::vector<std::unique_ptr<CtaState>> ctas;
   std::vector<std::unique_ptr<WarpState>> warps;

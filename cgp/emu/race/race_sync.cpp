@@ -100,8 +100,8 @@ void Gather::release(const WarpState& s, Mask lanes) {
       wide.include(v->pending_wide);
     }
     if (!v->released_wide.set) return;
-    for (int i = 0; i < 4; ++i) {
-      const Mark& mark = i < 3 ? v->released[i] : v->released_wide;
+    for (std::size_t i = 0; i <= kLevels; ++i) {
+      const Mark& mark = i < kLevels ? v->released[i] : v->released_wide;
       if (!mark.set) continue;
       collect(marks_[i], s, m, *v, mark);
       marked_[i] = true;
@@ -132,9 +132,9 @@ ViewPtr Gather::finish(const ClusterState& c, const Bases& base) const {
   auto v = std::make_shared<View>();
   v->now = now.finish(c.index, c.ranks, base);
   v->wide = alike || wide == now ? v->now : wide.finish(c.index, c.ranks, base);
-  for (int i = 0; i < 4; ++i)
+  for (std::size_t i = 0; i <= kLevels; ++i)
     if (marked_[i]) {
-      Mark& mark = i < 3 ? v->released[i] : v->released_wide;
+      Mark& mark = i < kLevels ? v->released[i] : v->released_wide;
       mark.base = i && marks_[i] == marks_[0] ? v->released[0].base : marks_[i].finish(c.index, c.ranks);
       mark.set = true;
     }

@@ -183,7 +183,7 @@ bool meet_peer(Warp& w, const Op& op, std::uint32_t allocate, std::uint32_t addr
 
 void need_device(const Warp& w) {
   const LaunchState& launch = *w.worker->launch;
-  const std::string& arch = launch.machine->properties.arch;
+  const std::string& arch = launch.properties->arch;
   const auto device = ptx::parse_target(arch);
   if (device && (device->sm / 10 == 10 || device->sm / 10 == 11)) return;
   throw Unsupported(ErrorText{"tcgen05 needs a device with Tensor Memory",

@@ -41,7 +41,7 @@ Round matrix_rounding(const ptx::Inst& i) {
 }
 
 Generation generation_of(const Warp& w) {
-  return generation_of(std::string_view(w.worker->launch->machine->properties.arch));
+  return generation_of(std::string_view(w.worker->launch->properties->arch));
 }
 
 MatrixPrecision precision_of(const Warp& w) {
