@@ -308,6 +308,7 @@ class Machine {
   void read(std::uint64_t address, std::span<std::byte> data) const;
   void fill(std::uint64_t address, std::uint8_t value, std::size_t bytes);
   void copy(std::uint64_t to, std::uint64_t from, std::size_t bytes);
+  void copy_from(const Machine& other, std::uint64_t to, std::uint64_t from, std::size_t bytes);
   /// Whether [address, address + bytes) lies inside one live allocation.
   bool owns(std::uint64_t address, std::size_t bytes = 1) const;
   /// Forgets that the range was written (a fresh buffer over old storage).

@@ -73,6 +73,13 @@ void Backend::note_peer(Backend& other) {
   std::erase_if(peers_, [](const std::weak_ptr<Backend>& p) { return p.expired(); });
   peers_.push_back(other.weak_from_this());
 }
+std::vector<std::shared_ptr<Backend>> Backend::peers() const {
+  std::lock_guard lock(peers_mutex_);
+  std::vector<std::shared_ptr<Backend>> all;
+  for (const auto& p : peers_)
+    if (auto alive = p.lock()) all.push_back(std::move(alive));
+  return all;
+}
 bool Backend::uses_peer(const Backend& other) const {
   std::lock_guard lock(peers_mutex_);
   return std::any_of(peers_.begin(), peers_.end(),

@@ -37,6 +37,7 @@ struct Shape {
   Dim3 grid, block, cluster;
   std::uint32_t dynamic_smem = 0;
   bool cooperative = false, programmatic = false;
+  friend bool operator==(const Shape&, const Shape&) = default;
 };
 
 /// A kernel loaded into a backend.
@@ -152,6 +153,7 @@ class Backend : public MemorySource, public std::enable_shared_from_this<Backend
   /// Kernels and the own stream go while the derived class is still there: its destructor calls this first.
   void drop_children() noexcept;
   void note_peer(Backend& other);  ///< enable_peer succeeded
+  std::vector<std::shared_ptr<Backend>> peers() const;
   DeviceInfo info_;
 
  private:

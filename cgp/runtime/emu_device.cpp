@@ -9,6 +9,7 @@
 #include <array>
 #include <cstring>
 #include <new>
+#include <unordered_map>
 
 #include "cgp/base/text.h"
 #include "cgp/ptx/occupancy.h"
@@ -64,6 +65,42 @@ std::string findings_text(const std::string& kernel, const emu::Result& r) {
   return s;
 }
 
+// Devices that load the same text share its program: it is decoded once, and they can run it together.
+class Programs {
+ public:
+  std::shared_ptr<const emu::Program> load(const std::string& ptx) {
+    if (auto known = find(ptx)) return known;
+    auto fresh = emu::Program::load(ptx);  // outside the lock: several threads may load
+    const std::lock_guard lock(mutex_);
+    if (auto known = find_locked(ptx)) return known;
+    std::erase_if(all_, [](const auto& entry) { return entry.second.program.expired(); });
+    all_.emplace(std::hash<std::string>()(ptx), Entry{ptx, fresh});
+    return fresh;
+  }
+
+ private:
+  struct Entry {
+    std::string ptx;
+    std::weak_ptr<const emu::Program> program;
+  };
+  std::shared_ptr<const emu::Program> find(const std::string& ptx) {
+    const std::lock_guard lock(mutex_);
+    return find_locked(ptx);
+  }
+  std::shared_ptr<const emu::Program> find_locked(const std::string& ptx) const {
+    for (auto [it, end] = all_.equal_range(std::hash<std::string>()(ptx)); it != end; ++it)
+      if (it->second.ptx == ptx)
+        if (auto program = it->second.program.lock()) return program;
+    return nullptr;
+  }
+  std::mutex mutex_;
+  std::unordered_multimap<std::size_t, Entry> all_;
+};
+std::shared_ptr<const emu::Program> load_program(const std::string& ptx) {
+  static Programs all;
+  return all.load(ptx);
+}
+
 class EmuEvent final : public EventState {
  public:
   double milliseconds_since(const EventState&) const override {
@@ -93,6 +130,7 @@ class EmuQueue final : public Queue {
       } catch (const std::exception& e) {
         log(cat("a stream was destroyed before this was reported: ", e.what()));
       }
+    if (EmuGroup* group = EmuGroup::of_issuer()) group->drop(*this);
     b_.forget(this);
   }
   void copy_to_device(std::uint64_t dst, const void* src, std::size_t n) override {
@@ -134,6 +172,7 @@ class EmuQueue final : public Queue {
   }
   void wait() override {
     if (capture()) throw ArgumentError("a stream cannot be waited for while its work is being captured");
+    if (EmuGroup::of_issuer()) throw ArgumentError("nothing can be waited for inside launch_together()");
     throw_pending();
   }
   bool complete() override {
@@ -163,6 +202,9 @@ class EmuQueue final : public Queue {
   }
 
  private:
+  void fail(std::exception_ptr e) {
+    if (!pending_) pending_ = std::move(e);
+  }
   EmuCapture* capture() {
     if (capture_ && capture_->ended) capture_.reset();
     return capture_.get();
@@ -173,12 +215,14 @@ class EmuQueue final : public Queue {
       c->work.emplace_back(std::forward<F>(work));
       return;
     }
+    if (EmuGroup* group = EmuGroup::of_issuer())
+      return group->keep(*this, std::forward<F>(work), [this](std::exception_ptr e) { fail(std::move(e)); });
     try {
       work();
     } catch (const ArgumentError&) {
       throw;  // the caller's mistake, known at once
     } catch (...) {
-      if (!pending_) pending_ = std::current_exception();
+      fail(std::current_exception());
     }
   }
   EmuBackend& b_;
@@ -226,7 +270,7 @@ class EmuModule final : public ModuleState {
   EmuModule(std::shared_ptr<EmuBackend> b, std::string ptx)
       : b_(std::move(b)),
         ptx_(std::make_shared<const std::string>(std::move(ptx))),
-        program_(emu::Program::load(*ptx_)) {
+        program_(load_program(*ptx_)) {
     instance_ = b_->place(program_);
   }
   ~EmuModule() override {
@@ -453,7 +497,7 @@ std::optional<emu::Symbol> EmuBackend::variable(const emu::InstanceHandle& i, st
   return machine_.symbol(i, name);
 }
 std::unique_ptr<Code> EmuBackend::make_code(const KernelImage& image) {
-  auto program = emu::Program::load(*image.ptx);
+  auto program = load_program(*image.ptx);
   auto instance = place(program);
   return std::make_unique<EmuCode>(*this, image, std::move(program), std::move(instance), true);
 }
@@ -465,7 +509,43 @@ std::shared_ptr<ModuleState> EmuBackend::load_module(std::string ptx) {
 }
 
 void EmuBackend::run(const EmuCode& code, const Shape& s, const std::vector<std::byte>& params) {
-  std::lock_guard lock(mutex_);
+  EmuLaunch one{this, &code, s, params};
+  if (EmuGroup* group = EmuGroup::of_runner()) return group->hold(std::move(one));
+  run_together(std::span(&one, 1));
+}
+
+namespace {
+void check_together(std::span<const EmuLaunch> all) {
+  const auto refuse = [&](std::string why) {
+    throw Unsupported({"the emulator runs one kernel with one shape together, once for each device",
+                       cat("kernel ", all[0].code->image.name), std::move(why),
+                       "give each launch_together() launches that wait for each other, and no others"});
+  };
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j)
+      if (all[i].device == all[j].device) refuse("two streams of one device have a kernel next");
+    if (all[i].code->program != all[0].code->program || all[i].code->image.entry != all[0].code->image.entry)
+      refuse(cat("device ", i, " runs ", all[i].code->image.name));
+    if (all[i].shape != all[0].shape) refuse(cat("device ", i, " has another grid, block or shared memory"));
+  }
+}
+}  // namespace
+
+void EmuBackend::run_together(std::span<const EmuLaunch> all) {
+  check_together(all);
+  // Memory of peers may be used: nothing else runs there meanwhile. Always locked in one order.
+  std::vector<std::shared_ptr<Backend>> used;
+  for (const EmuLaunch& l : all) {
+    used.push_back(l.device->shared_from_this());
+    for (auto& p : l.device->peers()) used.push_back(std::move(p));
+  }
+  std::sort(used.begin(), used.end());
+  used.erase(std::unique(used.begin(), used.end()), used.end());
+  std::vector<std::unique_lock<std::recursive_mutex>> locks;
+  for (const auto& u : used) locks.emplace_back(static_cast<EmuBackend&>(*u).mutex_);
+
+  const EmuCode& code = *all[0].code;
+  const Shape& s = all[0].shape;
   emu::Launch l;
   l.entry = code.image.entry;
   l.grid = to_emu(s.grid);
@@ -473,14 +553,40 @@ void EmuBackend::run(const EmuCode& code, const Shape& s, const std::vector<std:
   l.cluster = to_emu(s.cluster);
   l.dynamic_smem = s.dynamic_smem;
   l.cooperative = s.cooperative;
-  l.params = params;
-  auto result = std::make_shared<const emu::Result>(machine_.launch(code.instance, l, options_));
-  if (keep_ && records_.size() >= keep_)
-    records_.erase(records_.begin(), records_.end() - std::ptrdiff_t(keep_) + 1);
-  records_.push_back({code.image.name.empty() ? code.image.entry : code.image.name, s.grid, s.block,
-                      s.cluster, s.dynamic_smem, result});
-  if (policy_ == Device::Findings::throw_at_wait && !result->clean())
-    throw EmuFault(findings_text(records_.back().kernel, *result));
+  std::vector<emu::DeviceLaunch> devices;
+  for (const EmuLaunch& d : all) devices.push_back({&d.device->machine_, d.code->instance, d.params});
+  const EmuBackend& first = *all[0].device;
+  auto result = std::make_shared<const emu::Result>(emu::launch_together(devices, l, first.options_));
+  for (const EmuLaunch& d : all) {
+    auto& records = d.device->records_;
+    const std::size_t keep = d.device->keep_;
+    if (keep && records.size() >= keep)
+      records.erase(records.begin(), records.end() - std::ptrdiff_t(keep) + 1);
+    records.push_back({code.image.name.empty() ? code.image.entry : code.image.name, s.grid, s.block,
+                       s.cluster, s.dynamic_smem, result});
+  }
+  if (first.policy_ == Device::Findings::throw_at_wait && !result->clean())
+    throw EmuFault(findings_text(first.records_.back().kernel, *result));
+}
+
+bool EmuBackend::can_access_peer(const Backend& other) const {
+  return dynamic_cast<const EmuBackend*>(&other) != nullptr;
+}
+void EmuBackend::enable_peer(Backend& other) {
+  if (!can_access_peer(other)) return Backend::enable_peer(other);
+  if (&other == this) return;
+  std::lock_guard lock(mutex_);
+  machine_.enable_peer(static_cast<EmuBackend&>(other).machine_);
+  note_peer(other);
+}
+bool EmuBackend::copy_from_peer(std::uint64_t dst, Backend& peer, std::uint64_t src, std::size_t n) {
+  auto* other = dynamic_cast<EmuBackend*>(&peer);
+  if (!other) return false;
+  throw_pending();
+  other->throw_pending();
+  const std::scoped_lock lock(mutex_, other->mutex_);
+  machine_.copy_from(other->machine_, dst, src, n);
+  return true;
 }
 
 // ---------------------------------------------------------------- Device's emulator part

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "cgp/emu/emu.h"
@@ -11,6 +13,7 @@
 namespace cgp::runtime {
 
 class EmuBackend;
+class EmuCode;
 
 /// Work that a stream, and the streams that joined it by events, would have done.
 struct EmuCapture {
@@ -37,6 +40,38 @@ class EmuCode final : public Code {
   const bool owns_instance;
 };
 
+/// A kernel that is to run on `device`.
+struct EmuLaunch {
+  EmuBackend* device = nullptr;
+  const EmuCode* code = nullptr;
+  Shape shape;
+  std::vector<std::byte> params;
+};
+
+/// The work of one launch_together() (emu_group.cpp).
+class EmuGroup {
+ public:
+  static EmuGroup* of_issuer();  ///< nullptr: work is done at once
+  static EmuGroup* of_runner();  ///< nullptr: kernels run at once
+  using Fail = std::function<void(std::exception_ptr)>;
+  /// `fail` takes what the stream's next wait throws.
+  void keep(Queue& queue, std::function<void()> work, Fail fail);
+  void hold(EmuLaunch launch);
+  void drop(Queue& queue);  ///< it goes, and its work with it
+  void run();
+
+ private:
+  struct Kept {
+    Queue* queue = nullptr;
+    std::deque<std::function<void()>> work;
+    Fail fail;
+    std::optional<EmuLaunch> next;
+  };
+  void advance(Kept& stream);
+  std::vector<Kept> streams_;
+  std::optional<EmuLaunch> held_;
+};
+
 class EmuBackend final : public Backend {
  public:
   explicit EmuBackend(std::string_view arch);
@@ -52,6 +87,9 @@ class EmuBackend final : public Backend {
   void* alloc_pinned(std::size_t bytes) override;
   void free_pinned(void* p) noexcept override;
   std::uint64_t alloc_managed(std::size_t bytes) override;
+  bool copy_from_peer(std::uint64_t dst, Backend& peer, std::uint64_t src, std::size_t bytes) override;
+  bool can_access_peer(const Backend& other) const override;
+  void enable_peer(Backend& other) override;
   std::byte* host_pointer(std::uint64_t address, std::size_t bytes) override;
   void prefetch(Queue&, std::uint64_t, std::size_t, bool) override {}  // there is one memory
   void attach(Queue&, std::uint64_t) override {}
@@ -73,6 +111,8 @@ class EmuBackend final : public Backend {
   void machine_copy(std::uint64_t dst, std::uint64_t src, std::size_t bytes);
   void machine_fill(std::uint64_t dst, std::uint8_t value, std::size_t bytes);
   void run(const EmuCode& code, const Shape& shape, const std::vector<std::byte>& params);
+  /// The same kernel on different devices. Throws EmuFault for findings, as the first device's policy says.
+  static void run_together(std::span<const EmuLaunch> all);
   emu::InstanceHandle place(const std::shared_ptr<const emu::Program>& p);
   void unplace(const emu::InstanceHandle& i) noexcept;
   std::optional<emu::Symbol> variable(const emu::InstanceHandle& i, std::string_view name);

@@ -152,9 +152,13 @@ void Machine::fill(std::uint64_t address, std::uint8_t value, std::size_t bytes)
 }
 
 void Machine::copy(std::uint64_t to, std::uint64_t from, std::size_t bytes) {
+  copy_from(*this, to, from, bytes);
+}
+
+void Machine::copy_from(const Machine& other, std::uint64_t to, std::uint64_t from, std::size_t bytes) {
   if (!bytes) return;
   Allocation& a = range(*impl_, to, bytes, "copy to");
-  const Allocation& b = range(*impl_, from, bytes, "copy from");
+  const Allocation& b = range(*other.impl_, from, bytes, "copy from");
   std::memmove(a.host + (to - a.base), b.host + (from - b.base), bytes);
   // Never-written bytes stay never written.
   for (std::size_t i = 0; i < bytes; ++i) {
