@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Collectives between the GPUs of one host, by kernels that read the memory of their peers: what NCCL calls AllReduce
+// (sum), AllGather, ReduceScatter, Broadcast and AllToAll, and a barrier.
+//
+//   Communicator all(devices);                              // once; peer access is enabled
+//   runtime::launch_together([&] {                          // on GPUs a plain call; the emulator needs it
+//     for (int r = 0; r < all.size(); ++r) all_reduce(stream[r], all, r, x[r], y[r]);
+//   });
+//
+// Every rank makes the same calls in the same order, each on a stream of its own device; calls of one rank must not
+// run at the same time. Sums are in f32, in the order of the ranks: all ranks get the same bits, and the same ones each
+// time. The calls may be captured in graphs: what changes from call to call is counted on the devices.
+#include <span>
+
+#include "cgp/kernels/catalog/catalog.h"
+#include "cgp/kernels/common/variant.h"
+#include "cgp/kernels/common/view.h"
+#include "cgp/runtime/buffer.h"
+
+namespace cgp::kernels {
+
+inline constexpr int kMostRanks = 16;
+
+/// The devices that take part, by rank, and memory on each that all of them use.
+class Communicator {
+ public:
+  /// 1 to 16 different devices of one kind. `bytes`: of staging memory a rank; what is longer goes in pieces. Throws
+  /// ArgumentError for a wrong list, Unsupported where two devices cannot use each other's memory.
+  explicit Communicator(std::vector<runtime::Device> devices, std::uint64_t bytes = 64ull << 20);
+  int size() const { return int(ranks_.size()); }
+  const runtime::Device& device(int rank) const { return ranks_[std::size_t(rank)].device; }
+  /// Of staging memory that one call may fill: half of what was asked for.
+  std::uint64_t slot_bytes() const { return slot_bytes_; }
+  runtime::Slice<const std::uint64_t> table(int rank) const { return ranks_[std::size_t(rank)].table.all(); }
+
+ private:
+  struct Rank {
+    runtime::Device device;
+    runtime::Buffer<std::byte> staging;
+    runtime::Buffer<std::uint32_t> signals;
+    runtime::Buffer<std::uint64_t> table;
+  };
+  std::uint64_t slot_bytes_ = 0;
+  std::vector<Rank> ranks_;
+};
+
+enum class AllReduce : std::uint8_t {
+  choose,    ///< two_shot for more than 512 KiB between more than two ranks (not measured)
+  one_shot,  ///< every rank reads all of every rank: one exchange of signals
+  two_shot,  ///< every rank sums its share, then reads the others' sums: fewer bytes, two exchanges
+};
+
+/// out = the sum of x over the ranks; f32, f16 or bf16, equal lengths. out may be x.
+void all_reduce(runtime::Stream& s, const Communicator& all, int rank, const View& x, const View& out,
+                AllReduce how = AllReduce::choose);
+/// out[r * n + i] = x[i] of rank r, n = elements of x. Any type.
+void all_gather(runtime::Stream& s, const Communicator& all, int rank, const View& x, const View& out);
+/// out[i] = the sum over the ranks of x[rank * n + i], n = elements of out; f32, f16 or bf16.
+void reduce_scatter(runtime::Stream& s, const Communicator& all, int rank, const View& x, const View& out);
+/// x of all ranks becomes x of `root`. Any type.
+void broadcast(runtime::Stream& s, const Communicator& all, int rank, int root, const View& x);
+/// out[r * n + i] = x[rank * n + i] of rank r, n = elements of x / ranks. Any type.
+void all_to_all(runtime::Stream& s, const Communicator& all, int rank, const View& x, const View& out);
+/// What comes behind it on a rank's stream runs once all ranks have come to it.
+void barrier(runtime::Stream& s, const Communicator& all, int rank);
+
+/// What ships, for tests that assemble.
+KernelEntry collective_entry();
+
+}  // namespace cgp::kernels
