@@ -87,6 +87,8 @@ ordered_json to_json(const LocatedFinding& located) {
                   {"ptx_line", f.other->ptx_line}, {"file", f.other->file},
                   {"line", f.other->line},         {"column", f.other->column},
                   {"block", dim(f.other->block)},  {"thread", dim(f.other->thread)}};
+  if (f.device) j["device"] = *f.device;
+  if (f.other && f.other->device) j["other"]["device"] = *f.other->device;
   if (!located.policies.empty()) j["policies"] = located.policies;
   return j;
 }
