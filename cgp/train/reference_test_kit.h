@@ -41,9 +41,10 @@ class Var {
     const double t = std::tanh(x.value_);
     return made(t, x.at_, 1 - t * t, -1, 0);
   }
-  /// d(this)/d(every node of the tape).
-  std::vector<double> gradients() const {
-    std::vector<double> g(tape.size());
+  /// d(this)/d(every node of the tape), valid until the next call.
+  const std::vector<double>& gradients() const {
+    static std::vector<double> g;
+    g.assign(tape.size(), 0);
     g[std::size_t(at_)] = 1;
     for (std::size_t i = tape.size(); i-- > 0;) {
       if (tape[i].a >= 0) g[std::size_t(tape[i].a)] += g[i] * tape[i].da;
@@ -224,7 +225,7 @@ inline Result gradients(const TransformerShape& s, const Weights<double>& weight
     const auto from = std::ptrdiff_t(first), to = std::ptrdiff_t(first + length);
     const Var loss = Model<Var>{s, leaves}.loss({tokens.begin() + from, tokens.begin() + to},
                                                 {targets.begin() + from, targets.begin() + to});
-    const auto g = loss.gradients();
+    const auto& g = loss.gradients();
     r.loss += loss.value() / count;
     for (const auto& [name, v] : leaves)
       for (std::size_t i = 0; i < v.size(); ++i) r.gradients[name][i] += g[std::size_t(v[i].at())] / count;
