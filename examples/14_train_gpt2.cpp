@@ -9,6 +9,7 @@
 //       rate=R type=f32|bf16 checkpoint_layers=1
 //       weights=FILE      begins with GPT-2's weights (safetensors)   out=FILE   writes them at the end
 //       run=FILE          resumes from this checkpoint if it is there, and writes it at the end
+//       json=FILE         losses and seconds of every step
 //       curve=FILE        the losses as SVG                           peak=T     TFLOP/s of the GPU, for MFU
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <optional>
 
 #include "cgp/base/file.h"
 #include "cgp/base/text.h"
@@ -95,7 +97,11 @@ void plot(const std::vector<double>& losses) {
   for (int r = 0; r < rows; ++r) {
     const double level = *high - (*high - *low) * r / (rows - 1), half = (*high - *low) / (2 * (rows - 1));
     std::string line;
-    for (double m : means) line += std::fabs(m - level) <= half ? '*' : ' ';
+    for (std::size_t c = 0; c < columns; ++c) {
+      const bool between =
+          c && std::min(means[c - 1], means[c]) < level && level < std::max(means[c - 1], means[c]);
+      line += std::fabs(means[c] - level) <= half ? '*' : between ? '|' : ' ';
+    }
     std::printf("%7.3f |%s\n", level, line.c_str());
   }
 }
@@ -115,6 +121,16 @@ void write_svg(const std::string& path, const std::vector<double>& losses) {
           most, "</text><text x=\"4\" y=\"384\">0</text><text x=\"340\" y=\"396\">", losses.size(),
           " steps, loss</text><polyline fill=\"none\" stroke=\"#0a7\" stroke-width=\"1.5\" points=\"", points,
           "\"/></svg>\n"));
+}
+
+void write_json(const std::string& path, const std::string& device, const TrainOptions& o,
+                const std::vector<double>& losses, const std::vector<double>& seconds) {
+  std::vector<std::string> l, t;
+  for (double v : losses) l.push_back(text::cat(v));
+  for (double v : seconds) t.push_back(text::cat(v));
+  write_file(path, text::cat("{\"device\": \"", device, "\", \"type\": \"", name(o.type),
+                             "\", \"tokens\": ", o.tokens(), ",\n \"losses\": [", text::join(l, ", "),
+                             "],\n \"seconds\": [", text::join(t, ", "), "]}\n"));
 }
 
 /// Dense TFLOP/s of NVIDIA's data sheet; 0: not known here.
@@ -164,7 +180,7 @@ bool run(const runtime::Device& device, Arguments& a) {
   schedule.peak = a.number("rate", full ? 6e-4 : emulator ? 1e-2 : 1e-3), schedule.floor = schedule.peak / 10;
   const auto seed = a.count("seed", 1);
   const auto file = a.text("text"), weights = a.text("weights"), run_file = a.text("run"),
-             out = a.text("out"), curve = a.text("curve");
+             out = a.text("out"), curve = a.text("curve"), json = a.text("json");
   double peak = a.number("peak", peak_of(device.info(), o.type));
   a.finish();
 
@@ -212,6 +228,7 @@ bool run(const runtime::Device& device, Arguments& a) {
   if (terminal) std::printf("\n");
   if (losses.empty())
     throw ArgumentError(text::cat(run_file, " has taken ", first, " steps already: give more steps"));
+  if (!json.empty()) write_json(json, device.info().name, o, losses, times);
   if (losses.size() > 1) plot(losses);
   if (times.size() > 2) {
     std::sort(times.begin() + 2, times.end());  // the first two load kernels and record the graph

@@ -5,6 +5,7 @@
 #include <map>
 #include <numbers>
 #include <numeric>
+#include <optional>
 
 #include "cgp/base/error.h"
 #include "cgp/base/random.h"
