@@ -204,6 +204,31 @@ TEST_P(Families, Bf16StepsOnMastersInF32) {
   EXPECT_NE(t.weight(0), before);
 }
 
+TEST(Trainer, EvaluationIsTheLossAndChangesNothing) {
+  Trainer t(emulator(), tiny(Family::gpt2), tiny_options(), 1);
+  scatter(t);
+  const auto in = tokens(10, 1), out = tokens(10, 2);
+  const double loss = t.gradients(in, out);
+  const auto gradient = t.gradient(0);
+  EXPECT_EQ(t.evaluate(in, out), loss);
+  EXPECT_EQ(t.gradient(0), gradient);
+  EXPECT_EQ(t.steps(), 0u);
+}
+
+TEST(Trainer, FastProductsRoundToTf32) {
+  auto o = tiny_options();
+  o.fast_f32 = true;
+  Trainer fast(emulator(), tiny(Family::gpt2), o, 1),
+      exact(emulator(), tiny(Family::gpt2), tiny_options(), 1);
+  scatter(fast), scatter(exact);
+  const auto in = tokens(10, 1), out = tokens(10, 2);
+  const double loss = exact.gradients(in, out);
+  EXPECT_NEAR(fast.gradients(in, out), loss, 0.005 * loss);
+  const auto g = exact.gradient(0);
+  EXPECT_NE(fast.gradient(0), g);
+  expect_near(fast.gradient(0), {g.begin(), g.end()}, 0.01, "wte.weight");
+}
+
 TEST(Trainer, AResumedRunGivesTheSameBits) {
   auto o = tiny_options();
   o.type = DType::bf16;

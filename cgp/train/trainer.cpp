@@ -150,7 +150,6 @@ struct Trainer::Impl {
     const auto activation = [&](View* v, std::uint64_t cols) { arena.plan(v, rows * cols, t); };
     const auto statistic = [&](View* v, std::uint64_t cols = 1) { arena.plan(v, rows * cols, DType::f32); };
     layers.resize(shape.layers);
-    LayerViews shared;
     const std::uint64_t sets = options.checkpoint_layers ? 1 : shape.layers;
     for (std::uint64_t l = 0; l < shape.layers; ++l) {
       activation(&layers[l].h, w);
