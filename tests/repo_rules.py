@@ -30,6 +30,7 @@ MAY_USE = {
     "launch": {"dsl", "runtime", "ptx", "base"},
     "kernels": {"launch", "dsl", "runtime", "ptx", "quant", "base"},
     "engine": {"kernels", "launch", "runtime", "cpu", "model", "quant", "base"},
+    "train": {"kernels", "runtime", "model", "base"},
     "serve": {"engine", "model", "base"},
     # What benchmarks of the core measure with.
     "profile/measure": {"runtime", "ptx", "emu", "cuda", "base"},
