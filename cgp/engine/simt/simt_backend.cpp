@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cgp/engine/simt/simt_backend.h"
 
+#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cmath>
@@ -113,7 +114,7 @@ bool runs_simt(const runtime::DeviceInfo& d) {
   return d.kind == runtime::DeviceKind::vulkan || d.kind == runtime::DeviceKind::wgpu || d.cc() < 80;
 }
 
-int64_t simt_page_tokens(int64_t context) { return int64_t(std::bit_ceil(uint64_t(context))); }
+int64_t simt_page_tokens(int64_t context) { return std::max<int64_t>(16, int64_t(std::bit_ceil(uint64_t(context)))); }
 
 std::unique_ptr<Backend> make_simt_backend(Program program, std::shared_ptr<const model::Source> file,
                                            const runtime::Device& device, const BackendOptions& o) {

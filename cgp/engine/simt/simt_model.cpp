@@ -113,7 +113,7 @@ SimtModel::SimtModel(Program program, std::shared_ptr<const model::Source> file,
     caches_.emplace_back(device_, cache_shape(program_, o).bytes(), "key-value cache");
     bytes_ += int64_t(caches_.back().size());
   }
-  error_ = allocate(4, "error flag");
+  error_ = memory_.emplace_back(device_.zeros<std::uint8_t>(4, "error flag")).address();
 
   for (const RopeTable& t : program_.rope_tables) {
     std::vector<float> cosines, sines;
@@ -152,7 +152,7 @@ uint64_t SimtModel::logits() const { return places_[std::size_t(program_.logits)
 
 uint64_t SimtModel::allocate(uint64_t bytes, std::string_view name) {
   bytes_ += int64_t(bytes);
-  return memory_.emplace_back(device_.zeros<std::uint8_t>(std::max<uint64_t>(bytes, 4), name)).address();
+  return memory_.emplace_back(device_.alloc<std::uint8_t>(std::max<uint64_t>(bytes, 4), name)).address();
 }
 View SimtModel::view(uint64_t address, DType type, bool writes) const {
   return {address, kUnbounded, type, writes, device_.backend().get()};

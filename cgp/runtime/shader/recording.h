@@ -16,8 +16,9 @@ struct Recording {
   /// One allocation.
   struct Memory {
     std::uint64_t address = 0, bytes = 0;
-    std::vector<std::byte> start;  ///< before the first command; empty: nobody wrote it
-    std::vector<std::byte> end;    ///< behind the last, as the emulator has it; empty: freed meanwhile
+    std::vector<std::byte> start;  ///< before the first command; empty: zeros, or nobody wrote it
+    std::vector<std::byte>
+        end;  ///< behind the last, as the emulator has it; empty: freed meanwhile, or nothing ran
   };
   struct Binding {
     std::uint32_t binding = 0;
@@ -43,12 +44,18 @@ class RecordingBackend;
 /// shader throws Unsupported, as on a WebGPU device.
 class Recorder {
  public:
-  Recorder();
+  enum class Runs : std::uint8_t {
+    everything,
+    nothing  ///< launches are recorded alone: for programs that the emulator would take too long for
+  };
+  explicit Recorder(Runs runs = Runs::everything);
   ~Recorder();
   const Device& device() const { return device_; }
   /// From here on launches, fills and copies on the device are commands. Unsupported is thrown by copies to the host, which a
   /// recording cannot have, and by writes that are no multiples of 4 bytes.
   void begin();
+  /// Commands so far.
+  std::size_t commands() const;
   Recording end();
 
  private:
