@@ -114,7 +114,7 @@ WrittenModel write_model(const std::string& folder, const ModelPage& o) {
                     {"tokenizer", tokenizer_of(tokenizer, *file)},
                     {"check", comparison(o, context)}};
 
-  runtime::Recorder recorder(runtime::Recorder::Runs::nothing);
+  runtime::Recorder recorder(runtime::Recorder::Runs::nothing, 256);
   engine::BackendOptions options;
   options.pages = options.max_rows = options.max_sequences = options.max_outputs = 1;
   options.page_tokens = engine::simt_page_tokens(context);

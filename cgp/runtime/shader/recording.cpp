@@ -53,14 +53,14 @@ class RecordingQueue final : public ShaderQueue {
 
 class RecordingBackend final : public ShaderBackend {
  public:
-  explicit RecordingBackend(Recorder::Runs runs)
+  RecordingBackend(Recorder::Runs runs, std::uint32_t threads)
       : emulator(open_emulator(kShaderArch)), runs(runs == Recorder::Runs::everything) {
     info_ = shader_device_info(DeviceKind::wgpu, {0, std::string(kShaderArch)});
     info_.name = "a recording";
     info_.memory_bytes = emulator->info().memory_bytes;
     info_.sm_count = 16;
-    info_.max_threads_per_block = info_.max_threads_per_sm = 1024;
-    info_.max_block = {1024, 1024, 64};
+    info_.max_threads_per_block = int(threads), info_.max_threads_per_sm = 1024;
+    info_.max_block = {threads, threads, 64};
     info_.max_grid = {65535, 65535, 65535};
     info_.smem_per_block = info_.smem_per_block_optin = info_.smem_per_sm = 32 << 10;
   }
@@ -254,7 +254,8 @@ void RecordingQueue::launch(const Code& code, const Shape& shape, std::span<cons
 
 }  // namespace
 
-Recorder::Recorder(Runs runs) : backend_(std::make_shared<RecordingBackend>(runs)), device_(backend_) {}
+Recorder::Recorder(Runs runs, std::uint32_t threads)
+    : backend_(std::make_shared<RecordingBackend>(runs, threads)), device_(backend_) {}
 Recorder::~Recorder() = default;
 void Recorder::begin() { backend_->begin(); }
 std::size_t Recorder::commands() const { return backend_->recorded.commands.size(); }

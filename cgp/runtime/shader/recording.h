@@ -40,15 +40,15 @@ struct Recording {
 
 class RecordingBackend;
 
-/// Kernels are chosen as for sm_75 with WebGPU's usual limits: blocks of 1024 threads with 32 KiB of shared memory. What cannot be a
-/// shader throws Unsupported, as on a WebGPU device.
+/// Kernels are chosen as for sm_75 with WebGPU's usual limits: blocks of `threads` threads (every WebGPU device has 256, most 1024) with
+/// 32 KiB of shared memory. What cannot be a shader throws Unsupported, as on a WebGPU device.
 class Recorder {
  public:
   enum class Runs : std::uint8_t {
     everything,
     nothing  ///< launches are recorded alone: for programs that the emulator would take too long for
   };
-  explicit Recorder(Runs runs = Runs::everything);
+  explicit Recorder(Runs runs = Runs::everything, std::uint32_t threads = 1024);
   ~Recorder();
   const Device& device() const { return device_; }
   /// From here on launches, fills and copies on the device are commands. Unsupported is thrown by copies to the host, which a
