@@ -283,7 +283,8 @@ void declare_model(CLI::App& app, ModelOptions& o) {
   app.add_option("--chunk", o.chunk, "Tokens of the prompt in one step")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--device", o.device, "What runs it: cpu, cuda:0, vulkan:0, wgpu:0, or emu:sm_90a, the emulator")
+  app.add_option("--device", o.device,
+                 "What runs it: cpu, cuda:0, vulkan:0, wgpu:0, or emu:sm_90a, the emulator")
       ->capture_default_str();
   app.add_option("--threads", o.threads, "At most; 0: all processors")
       ->check(CLI::NonNegativeNumber)

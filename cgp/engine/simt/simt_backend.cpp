@@ -114,7 +114,9 @@ bool runs_simt(const runtime::DeviceInfo& d) {
   return d.kind == runtime::DeviceKind::vulkan || d.kind == runtime::DeviceKind::wgpu || d.cc() < 80;
 }
 
-int64_t simt_page_tokens(int64_t context) { return std::max<int64_t>(16, int64_t(std::bit_ceil(uint64_t(context)))); }
+int64_t simt_page_tokens(int64_t context) {
+  return std::max<int64_t>(16, int64_t(std::bit_ceil(uint64_t(context))));
+}
 
 std::unique_ptr<Backend> make_simt_backend(Program program, std::shared_ptr<const model::Source> file,
                                            const runtime::Device& device, const BackendOptions& o) {
