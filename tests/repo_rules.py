@@ -42,8 +42,8 @@ MAY_USE = {
     "explain": {"profile", "spec", "runtime", "ptx", "emu", "base"},
     # The only part of the profiler that knows kernels.
     "profile/kernel": {"explain", "profile", "tune", "kernels", "dsl", "spec", "cpu", "runtime", "ptx", "emu", "base"},
-    # The command line and tests: kernels as a page for browsers.
-    "web": {"kernels", "runtime", "shader", "base"},
+    # Kernels and models as pages for browsers.
+    "web": {"engine", "model", "kernels", "runtime", "shader", "base"},
     "tune": {"kernels", "profile/measure", "profile/counters", "profile/peers", "runtime", "ptx", "base", "spec"},
     "selfcheck": {"kernels", "launch", "profile", "spec", "cpu", "quant", "runtime", "ptx", "emu", "cuda", "base"},
     "capi": {"engine", "kernels", "runtime", "quant", "model", "ptx", "base"},

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the page that `cgp web` writes in a headless Chromium, on the software GPU that it brings along, and asks the page what it
-found: every kernel is right and has a time.
+"""Runs the pages that `cgp web` writes in a headless Chromium, on the software GPU that it brings along, and asks them what they
+found: every kernel is right and has a time, and a model generates the tokens that the processor does.
 
     tests/web_in_browser.py CGP [--all] [--keep FOLDER]
+    tests/web_in_browser.py CGP --model FILE.gguf
 
---all: every problem that a page has by default, not four of them. Exit code 77 (skipped) without a browser: CGP_BROWSER,
-chromium, chromium-headless-shell, google-chrome."""
+--all: every problem that a page has by default, not four of them. --model: this model alone. Exit code 77 (skipped) without a
+browser: CGP_BROWSER, chromium, chromium-headless-shell, google-chrome."""
 import http.server
 import json
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -37,10 +39,16 @@ def ask(chrome, folder, seconds):
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
+            name = os.path.join(folder, os.path.basename(self.path))
+            script = self.path.endswith(".js") and os.path.exists(name)
             self.send_response(200)
-            self.send_header("Content-Type", "text/html")
+            self.send_header("Content-Type", "text/javascript" if script else "text/html")
             self.end_headers()
-            self.wfile.write(page)
+            if script:
+                with open(name, "rb") as f:
+                    shutil.copyfileobj(f, self.wfile)
+            else:
+                self.wfile.write(page)
 
         def do_POST(self):
             result.update(json.loads(self.rfile.read(int(self.headers["content-length"]))))
@@ -64,12 +72,46 @@ def ask(chrome, folder, seconds):
     return result or None
 
 
+def tiny_model(cgp, folder):
+    """Quantised, so that products decode their weights."""
+    sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../python/tests"))
+    from tiny_gguf import write_model
+    plain, small = pathlib.Path(folder, "tiny.gguf"), os.path.join(folder, "tiny-q8_0.gguf")
+    subprocess.run([cgp, "quantize", write_model(plain), small, "Q8_0"], check=True, capture_output=True)
+    return small
+
+
+def check_model(cgp, chrome, model):
+    """0: right, 1: wrong, 77: the browser has no GPU."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([cgp, "web", folder, "--model", model, "--prompt", "It is 42 o'clock, isn't it?"], check=True, capture_output=True)
+        found = ask(chrome, folder, 800)
+    if found is None:
+        print("the model's page gave no answer")
+        return 1
+    if "error" in found:
+        print(found["error"])
+        return 1 if found.get("wrong") else 77
+    print("right" if found["pass"] else "WRONG", json.dumps(found))
+    return 0 if found["pass"] and len(found["ids"]) > 1 else 1
+
+
 def main():
     cgp, arguments = sys.argv[1], sys.argv[2:]
     chrome = browser()
     if not chrome:
         print("there is no Chromium here (Debian: chromium-headless-shell)")
         return 77
+    if "--model" in arguments:
+        return check_model(cgp, chrome, arguments[arguments.index("--model") + 1])
+    code = check_kernels(cgp, chrome, arguments)
+    if code:
+        return code
+    with tempfile.TemporaryDirectory() as folder:
+        return check_model(cgp, chrome, tiny_model(cgp, folder))
+
+
+def check_kernels(cgp, chrome, arguments):
     with tempfile.TemporaryDirectory() as folder:
         problems = [] if "--all" in arguments else [w for p in SOME for w in ("--kernel", p)]
         written = json.loads(subprocess.run([cgp, "web", folder, "--json", *problems], check=True, capture_output=True, text=True).stdout)

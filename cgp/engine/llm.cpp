@@ -12,6 +12,7 @@
 #include "cgp/engine/device/device_backend.h"
 #include "cgp/engine/models/model.h"
 #include "cgp/engine/models/row_major.h"
+#include "cgp/engine/simt/simt_backend.h"
 
 namespace cgp::engine {
 namespace {
@@ -62,10 +63,13 @@ void require_same_vocabulary(const model::Tokenizer& a, const model::Tokenizer& 
 }
 
 std::unique_ptr<Backend> make_backend(Program program, std::shared_ptr<const model::Source> file,
-                                      const std::string& path, const std::string& device,
-                                      const BackendOptions& o) {
-  if (device != "cpu")
-    return make_device_backend(std::move(program), std::move(file), runtime::Device::open(device), o);
+                                      const std::string& path, const std::string& device, BackendOptions o) {
+  if (device != "cpu") {
+    const auto opened = runtime::Device::open(device);
+    if (!runs_simt(opened.info())) return make_device_backend(std::move(program), std::move(file), opened, o);
+    o.page_tokens = simt_page_tokens(program.context), o.pages = o.max_sequences;
+    return make_simt_backend(std::move(program), std::move(file), opened, o);
+  }
   check_memory(path, cpu_memory(program, *file, o));
   return make_cpu_backend(std::move(program), std::move(file), o);
 }

@@ -77,6 +77,8 @@ enum class Convert : std::uint8_t {
   to_float_signed,    ///< u32, u64 -> f32
   to_integer,         ///< f32 -> u32, truncated; the value fits
   to_integer_signed,  ///< f32 -> u32
+  half_to_float,      ///< bits of f16 in the low half of a u32 -> f32; Layout::float16
+  float_to_half,      ///< f32 -> bits of f16 in a u32, to nearest even; Layout::float16
 };
 
 enum class Atomic : std::uint8_t {
@@ -135,6 +137,7 @@ struct Layout {
   bool subgroup_directive = true;  ///< WGSL
   std::uint32_t local_words = 0;
   std::vector<std::uint32_t> constants;  ///< words of the .const variables
+  bool float16 = false;                  ///< SPIR-V: f16 is converted by instructions
   bool native64 = false;                 ///< global addresses are 64-bit numbers
 };
 

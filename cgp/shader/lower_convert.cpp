@@ -147,12 +147,14 @@ const Builder::Helper kFloatToSigned{"f32_to_s32", {Type::f32}, Type::u32, float
 
 Value Lowering::half_to_float(Mod type, Value v) {
   if (type == Mod::bf16) return as(Type::f32, bin(Binary::shl, v, u(16)));
+  if (k_.layout.float16) return b_.convert(Convert::half_to_float, v);
   return b_.call(kHalfToFloat, {v});
 }
 
 Value Lowering::float_to_half(Mod type, Mod rounding, Value v) {
   if (rounding == Mod::rz && type == Mod::bf16) return bin(Binary::shr, as(Type::u32, v), u(16));
   if (rounding != Mod::rn) no("a shader rounds half types to nearest");
+  if (type == Mod::f16 && k_.layout.float16) return b_.convert(Convert::float_to_half, v);
   return b_.call(type == Mod::f16 ? kFloatToHalf : kFloatToBfloat, {v});
 }
 

@@ -365,6 +365,7 @@ Kernel prepare(const ptx::Module& m, std::string_view entry, const ShaderOptions
   k.subgroups = o.subgroup_size == 32;
   k.static_uniformity = wgsl;
   k.layout.native64 = !wgsl;
+  k.layout.float16 = !wgsl && o.float16;
   k.layout.shader.entry = m.text(f.name);
   check_options(o, f, k);
   k.cfg = ptx::build_cfg(f);

@@ -39,6 +39,9 @@ struct ShaderOptions {
   /// WGSL: for each pointer parameter (in order) the number of its buffer. Parameters with one number share a
   /// binding, as WebGPU asks of slices of one buffer of which one is written. Empty: each has its own.
   std::vector<std::uint32_t> buffers;
+  /// SPIR-V: f16 is converted by the device's own instructions, where it has shaderFloat16, keeps subnormals of f16 and rounds it to
+  /// nearest even on request. Otherwise by integers.
+  bool float16 = false;
   /// SPIR-V: bytes of push constants that the device has. A larger block is read through an address.
   std::uint32_t push_constants = 128;
 };
@@ -60,6 +63,7 @@ struct Requirements {
   bool subgroups = false;  ///< shuffle and ballot, with the options' subgroup size; "subgroups" in WebGPU
   bool int64 = false;      ///< SPIR-V: shaderInt64
   bool device_address = false;        ///< SPIR-V: bufferDeviceAddress
+  bool float16 = false;               ///< SPIR-V: as ShaderOptions::float16
   bool storage16 = false;             ///< SPIR-V: storageBuffer16BitAccess
   bool storage8 = false;              ///< SPIR-V: storageBuffer8BitAccess
   std::uint32_t shared_bytes = 0;     ///< workgroup memory, scratch for shuffles included

@@ -180,6 +180,7 @@ TEST(shader_fuzz, mutated_modules_are_translated_or_refused) {
     }
     ShaderOptions o;
     o.subgroup_size = random() % 2 ? 32 : 0;
+    o.float16 = random() % 2;
     try {
       ASSERT_FALSE(translate_wgsl(m, "k", o).wgsl.empty());
       ++wgsl;

@@ -294,9 +294,17 @@ TEST(spirv, is_valid_and_says_what_it_needs) {
   EXPECT_TRUE(spirv(kAdd, small).block_by_address);
   ShaderOptions subgroups;
   subgroups.subgroup_size = 32;
+  ShaderOptions halves;
+  halves.float16 = true;
+  constexpr std::string_view kHalves =
+      "cvt.rn.f16.f32 %h0, %f0;\nadd.f16 %h1, %h0, %h0;\ncvt.f32.f16 %f1, %h1;\nst.global.f32 [%rd1], %f1;";
+  EXPECT_TRUE(spirv(kHalves, halves).needs.float16);
+  EXPECT_FALSE(spirv(kHalves).needs.float16);
+  EXPECT_FALSE(spirv(kAdd, halves).needs.float16);
   if (!have_spirv_val()) GTEST_SKIP() << "spirv-val is not installed (package spirv-tools)";
   EXPECT_EQ(invalid(s), "");
   EXPECT_EQ(invalid(spirv(kAdd, small)), "");
+  EXPECT_EQ(invalid(spirv(kHalves, halves)), "");
   EXPECT_EQ(invalid(spirv(kDivergentShuffle)), "");
   EXPECT_EQ(invalid(spirv(kDivergentShuffle, subgroups)), "");
   for (std::string_view body : {

@@ -42,6 +42,7 @@ class Spirv final : public Builder {
   }
 
   bool votes() const { return vote_ != 0; }
+  bool converts_halves() const { return float16_; }
 
   Words finish() {
     const auto& s = l_.shader;
@@ -49,6 +50,8 @@ class Spirv final : public Builder {
     Words capabilities{1, 11, 5347};  // Shader, Int64, PhysicalStorageBufferAddresses
     if (half_) capabilities.push_back(4433);
     if (byte_) capabilities.push_back(4448);
+    if (float16_)
+      capabilities.insert(capabilities.end(), {9, 4464, 4467});  // Float16, DenormPreserve, RoundingModeRTE
     if (l_.subgroups) capabilities.insert(capabilities.end(), {61, 64, 65});
     for (Word c : capabilities) emit(head, OpCapability, {c});
     Words import{glsl_};
@@ -60,6 +63,9 @@ class Spirv final : public Builder {
     append(entry, interface_);
     emit(head, OpEntryPoint, entry);
     emit(head, OpExecutionMode, {entry_, 17, s.block[0], s.block[1], s.block[2]});  // LocalSize
+    if (float16_)
+      for (const Word mode : {4459u, 4462u})
+        emit(head, OpExecutionMode, {entry_, mode, 16});  // DenormPreserve, RoundingModeRTE
     Words name{entry_};
     append(name, text(s.entry));
     emit(head, OpName, name);
@@ -237,6 +243,18 @@ class Spirv final : public Builder {
         return made(Type::u32, OpConvertFToU, {a.id});
       case Convert::to_integer_signed:
         return made(Type::u32, OpConvertFToS, {a.id});
+      case Convert::half_to_float: {
+        const Id pair = d_.id(), one = d_.id();
+        emit(body_, OpBitcast, {d_.vector(float16(), 2), pair, a.id});
+        emit(body_, OpCompositeExtract, {float16(), one, pair, 0});
+        return made(Type::f32, OpFConvert, {one});
+      }
+      case Convert::float_to_half: {
+        const Id one = d_.id(), pair = d_.id(), zero = d_.constant(OpConstantNull, float16(), {});
+        emit(body_, OpFConvert, {float16(), one, a.id});
+        emit(body_, OpCompositeConstruct, {d_.vector(float16(), 2), pair, one, zero});
+        return made(Type::u32, OpBitcast, {pair});
+      }
     }
     return a;
   }
@@ -604,8 +622,14 @@ class Spirv final : public Builder {
     ended_ = false;
   }
 
+  Id float16() {
+    float16_ = true;
+    return d_.type(OpTypeFloat, {16});
+  }
+
   const Layout& l_;
   Declarations d_;
+  bool float16_ = false;
   Id glsl_ = 0, entry_ = 0, parameters_ = 0, shared_ = 0, exchange_ = 0, local_ = 0, constants_ = 0,
      vote_ = 0, half_ = 0, byte_ = 0;
   Id inputs_[3]{};
@@ -624,6 +648,7 @@ Shader translate_spirv(const ptx::Module& m, std::string_view entry, const Shade
   Lowering(k, s).run();
   Shader out = k.layout.shader;
   out.spirv = s.finish();
+  out.needs.float16 = s.converts_halves();
   out.needs.shared_bytes = 4 * (k.layout.shared_words + k.layout.exchange_words) + (s.votes() ? 4 : 0);
   return out;
 }

@@ -53,6 +53,7 @@ enum Op : Word {
   OpConvertUToF = 112,
   OpUConvert = 113,
   OpSConvert = 114,
+  OpFConvert = 115,
   OpConvertUToPtr = 120,
   OpBitcast = 124,
   OpSNegate = 126,

@@ -298,6 +298,9 @@ class Wgsl final : public Builder {
         return made(Type::u32, text::cat("u32(", text_of(runtime(a)), ")"));
       case Convert::to_integer_signed:
         return made(Type::u32, text::cat("bitcast<u32>(i32(", text_of(runtime(a)), "))"));
+      case Convert::half_to_float:
+      case Convert::float_to_half:
+        break;  // Layout::float16 is of SPIR-V
     }
     return a;
   }

@@ -46,6 +46,7 @@ enum class StructureType : std::uint32_t {
   properties2 = 1000059001,
   memory_allocate_flags_info = 1000060000,
   sm_builtins_properties_nv = 1000154001,
+  float_controls_properties = 1000197000,
   buffer_device_address_info = 1000244001,
 };
 
@@ -106,6 +107,18 @@ struct SmBuiltinsProperties {  // VK_NV_shader_sm_builtins
   void* next = nullptr;
   std::uint32_t sm_count = 0, warps_per_sm = 0;
 };
+struct FloatControlsProperties {
+  StructureType type = StructureType::float_controls_properties;
+  void* next = nullptr;
+  std::uint32_t denormal_independence = 0,
+                rounding_independence = 0;  ///< kIndependenceNone: all widths alike
+  std::uint32_t unused0[3]{};
+  std::uint32_t denormals16 = 0;  ///< kept where a shader asks for it
+  std::uint32_t unused1[5]{};
+  std::uint32_t nearest16 = 0;  ///< rounds to nearest even where a shader asks for it
+  std::uint32_t unused2[5]{};
+};
+inline constexpr std::uint32_t kIndependenceNone = 2;
 struct Features {
   std::uint32_t unused0[40];
   std::uint32_t int64;
@@ -127,7 +140,9 @@ struct Vulkan12Features {
   void* next = nullptr;
   std::uint32_t unused0[2]{};
   std::uint32_t storage8 = 0;
-  std::uint32_t unused1[35]{};
+  std::uint32_t unused1[4]{};
+  std::uint32_t float16 = 0;
+  std::uint32_t unused3[30]{};
   std::uint32_t device_address = 0;
   std::uint32_t unused2[8]{};
 };

@@ -82,12 +82,20 @@ CGP_FIELD(o::Vulkan11Properties, max_allocation, VkPhysicalDeviceVulkan11Propert
 CGP_SIZE(o::Vulkan11Properties, VkPhysicalDeviceVulkan11Properties);
 CGP_FIELD(o::SmBuiltinsProperties, sm_count, VkPhysicalDeviceShaderSMBuiltinsPropertiesNV, shaderSMCount);
 CGP_SIZE(o::SmBuiltinsProperties, VkPhysicalDeviceShaderSMBuiltinsPropertiesNV);
+CGP_FIELD(o::FloatControlsProperties, rounding_independence, VkPhysicalDeviceFloatControlsProperties,
+          roundingModeIndependence);
+CGP_FIELD(o::FloatControlsProperties, denormals16, VkPhysicalDeviceFloatControlsProperties,
+          shaderDenormPreserveFloat16);
+CGP_FIELD(o::FloatControlsProperties, nearest16, VkPhysicalDeviceFloatControlsProperties,
+          shaderRoundingModeRTEFloat16);
+CGP_SIZE(o::FloatControlsProperties, VkPhysicalDeviceFloatControlsProperties);
 CGP_FIELD(o::Features, int64, VkPhysicalDeviceFeatures, shaderInt64);
 CGP_SIZE(o::Features2, VkPhysicalDeviceFeatures2);
 CGP_FIELD(o::Vulkan11Features, storage16, VkPhysicalDeviceVulkan11Features, storageBuffer16BitAccess);
 CGP_SIZE(o::Vulkan11Features, VkPhysicalDeviceVulkan11Features);
 CGP_FIELD(o::Vulkan12Features, storage8, VkPhysicalDeviceVulkan12Features, storageBuffer8BitAccess);
 CGP_FIELD(o::Vulkan12Features, device_address, VkPhysicalDeviceVulkan12Features, bufferDeviceAddress);
+CGP_FIELD(o::Vulkan12Features, float16, VkPhysicalDeviceVulkan12Features, shaderFloat16);
 CGP_SIZE(o::Vulkan12Features, VkPhysicalDeviceVulkan12Features);
 CGP_SIZE(o::QueueFamily, VkQueueFamilyProperties);
 CGP_SIZE(o::MemoryProperties, VkPhysicalDeviceMemoryProperties);

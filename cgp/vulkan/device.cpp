@@ -25,6 +25,7 @@ VkDevice make_device(const Api& api, const PhysicalDevice& p) {
   Vulkan12Features v12;
   v12.device_address = 1;
   v12.storage8 = p.storage8;
+  v12.float16 = p.float16;
   Vulkan11Features v11;
   v11.next = &v12;
   v11.storage16 = p.storage16;

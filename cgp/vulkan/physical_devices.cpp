@@ -41,6 +41,7 @@ void describe_features(const Api& api, PhysicalDevice& d) {
   d.int64 = all.features.int64;
   d.storage16 = v11.storage16;
   d.storage8 = v12.storage8;
+  d.float16 = v12.float16;
   d.device_address = v12.device_address;
 }
 
@@ -55,6 +56,8 @@ PhysicalDevice describe(const Api& api, VkPhysicalDevice handle) {
   if (v12) {
     const bool nv = has_extension(api, handle, "VK_NV_shader_sm_builtins");
     if (nv) v11.next = &sm;
+    FloatControlsProperties floats;
+    floats.next = v11.next, v11.next = &floats;
     all.next = &v11;
     api.vkGetPhysicalDeviceProperties2(handle, &all);
     if (nv && sm.sm_count) d.sm_count = sm.sm_count;
@@ -62,6 +65,9 @@ PhysicalDevice describe(const Api& api, VkPhysicalDevice handle) {
     if (v11.subgroup_stages & kStageCompute) d.subgroup_operations = v11.subgroup_operations;
     d.max_allocation = v11.max_allocation;
     describe_features(api, d);
+    d.float16 = d.float16 && floats.denormals16 && floats.nearest16 &&
+                floats.denormal_independence != kIndependenceNone &&
+                floats.rounding_independence != kIndependenceNone;
   }
   const Properties& p = all.properties;
   d.name = p.name;

@@ -33,10 +33,12 @@ struct PhysicalDevice {
   std::array<std::uint32_t, 3> max_block{};    ///< threads a workgroup: x, y, z
   bool int64 = false;                          ///< shaderInt64
   bool storage16 = false, storage8 = false;    ///< storageBuffer16BitAccess, storageBuffer8BitAccess
-  bool device_address = false;                 ///< bufferDeviceAddress
-  std::uint32_t subgroup_size = 0;             ///< invocations
-  std::uint32_t subgroup_operations = 0;       ///< VkSubgroupFeatureFlagBits of compute shaders
-  std::optional<std::uint32_t> sm_count;       ///< VK_NV_shader_sm_builtins
+  /// shaderFloat16, with subnormals kept and rounding to nearest even for f16 alone.
+  bool float16 = false;
+  bool device_address = false;            ///< bufferDeviceAddress
+  std::uint32_t subgroup_size = 0;        ///< invocations
+  std::uint32_t subgroup_operations = 0;  ///< VkSubgroupFeatureFlagBits of compute shaders
+  std::optional<std::uint32_t> sm_count;  ///< VK_NV_shader_sm_builtins
 };
 
 /// All devices, in the loader's order. No device is an empty list. Features and subgroups of a device before Vulkan 1.2

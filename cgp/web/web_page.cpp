@@ -11,7 +11,8 @@
 #include "cgp/kernels/catalog/catalog.h"
 #include "cgp/kernels/common/comparisons.h"
 #include "cgp/runtime/shader/recording.h"
-#include "cgp/web/page.h"
+#include "cgp/web/kernels_page.h"
+#include "cgp/web/web_json.h"
 
 namespace cgp::web {
 namespace {
@@ -41,34 +42,6 @@ constexpr std::string_view kProblems[] = {
     "transpose dtype=f32 rows=100 cols=130",
     "adamw n=5003 step=3",
 };
-
-std::string base64(const void* data, std::size_t n) {
-  constexpr const char* kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  const auto* p = static_cast<const unsigned char*>(data);
-  std::string out;
-  for (std::size_t i = 0; i < n; i += 3) {
-    const unsigned have = unsigned(std::min<std::size_t>(3, n - i));
-    unsigned v = 0;
-    for (unsigned k = 0; k < 3; ++k) v = v << 8 | (k < have ? p[i + k] : 0u);
-    for (unsigned k = 0; k < 4; ++k) out.push_back(k <= have ? kDigits[v >> (18 - 6 * k) & 63] : '=');
-  }
-  return out;
-}
-std::string base64(const std::vector<std::byte>& v) { return base64(v.data(), v.size()); }
-
-ordered_json json_of(const Recording::Command& c) {
-  using Kind = Recording::Command::Kind;
-  if (c.kind == Kind::write) return {{"write", c.to}, {"offset", c.to_offset}, {"data", base64(c.block)}};
-  if (c.kind == Kind::copy)
-    return {{"copy", c.to},
-            {"offset", c.to_offset},
-            {"from", c.from},
-            {"from_offset", c.from_offset},
-            {"bytes", c.bytes}};
-  ordered_json bindings = ordered_json::array();
-  for (const auto& b : c.bindings) bindings.push_back({b.binding, b.memory});
-  return {{"shader", c.shader}, {"grid", c.grid}, {"block", base64(c.block)}, {"bindings", bindings}};
-}
 
 /// As 32-bit floats; what their rounding can move is allowed.
 ordered_json expected(const kernels::Comparisons::Comparison& c, int memory) {
@@ -121,18 +94,9 @@ ordered_json kernel_data(const std::string& problem) {
                     {"variant", prepared->variant},
                     {"flops", prepared->flops},
                     {"bytes", prepared->bytes}};
-  shader::Requirements needs;
-  for (const auto& s : r.shaders) {
-    needs.threads = std::max(needs.threads, s.needs.threads);
-    needs.shared_bytes = std::max(needs.shared_bytes, s.needs.shared_bytes);
-    needs.storage_buffers = std::max(needs.storage_buffers, s.needs.storage_buffers);
-    j["shaders"].push_back({{"entry", s.entry}, {"wgsl", s.wgsl}});
-  }
-  j["needs"] = {{"threads", needs.threads},
-                {"shared_bytes", needs.shared_bytes},
-                {"storage_buffers", needs.storage_buffers}};
+  j["shaders"] = json_of(r.shaders), j["needs"] = needs_of(r.shaders);
   for (const auto& c : r.commands) j["commands"].push_back(json_of(c));
-  for (const auto& m : r.memory) j["memory"].push_back({{"bytes", m.bytes}, {"start", base64(m.start)}});
+  j["memory"] = json_of(r.memory);
   std::vector<bool> taken(r.memory.size());
   for (const auto& c : comparisons.all) {
     std::size_t m = 0;
@@ -149,13 +113,6 @@ ordered_json kernel_data(const std::string& problem) {
   return j;
 }
 
-std::string page(const std::vector<ordered_json>& kernels) {
-  std::string data = ordered_json(kernels).dump();
-  for (std::size_t at = 0; (at = data.find("</", at)) != data.npos; at += 3) data.replace(at, 2, "<\\/");
-  std::string out(kPage);
-  constexpr std::string_view kMark = "@KERNELS@";
-  out.replace(out.find(kMark), kMark.size(), data);
-  return out;
-}
+std::string page(const std::vector<ordered_json>& kernels) { return with_data(kKernelsPage, kernels); }
 
 }  // namespace cgp::web

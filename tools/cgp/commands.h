@@ -46,6 +46,9 @@ int emit(const Context& context, const EmitOptions& options);
 struct WebOptions {
   std::string folder;
   std::vector<std::string> problems;  ///< "KERNEL NAME=VALUE ..."; none: web::default_problems()
+  std::string model;                  ///< a GGUF file: the page generates text
+  std::string prompt = "The capital of France is";
+  std::int64_t context = 0;
 };
 int web(const Context& context, const WebOptions& options);
 

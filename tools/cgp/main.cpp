@@ -99,8 +99,18 @@ void declare_web(CLI::App& app, CommandLine& c) {
   app.add_option("DIR", c.web.folder, "Where index.html goes; made if it is not there")->required();
   app.add_option("--kernel", c.web.problems,
                  "\"KERNEL NAME=VALUE ...\"; repeat it. One of each kind without it");
+  auto* const model =
+      app.add_option("--model", c.web.model, "A GGUF file: a page that generates text with it");
+  model->excludes("--kernel");
+  app.add_option("--prompt", c.web.prompt,
+                 "What the page continues to compare its tokens with the processor's")
+      ->needs(model)
+      ->capture_default_str();
+  app.add_option("--context", c.web.context, "Tokens, at most; 0: those of the model, at most 1024")
+      ->check(CLI::NonNegativeNumber)
+      ->needs(model);
   app.footer(
-      "Examples:\n  cgp web site\n"
+      "Examples:\n  cgp web site\n  cgp web site --model model.gguf\n"
       "  cgp web site --kernel \"softmax dtype=f32 rows=64 cols=1000\" --kernel \"gemm dtype=f32 m=256 n=256 "
       "k=256\"");
 }
@@ -273,7 +283,8 @@ void declare_model(CLI::App& app, ModelOptions& o) {
   app.add_option("--chunk", o.chunk, "Tokens of the prompt in one step")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--device", o.device, "What runs it: cpu, cuda:0, or emu:sm_90a, the emulator")
+  app.add_option("--device", o.device,
+                 "What runs it: cpu, cuda:0, vulkan:0, wgpu:0, or emu:sm_90a, the emulator")
       ->capture_default_str();
   app.add_option("--threads", o.threads, "At most; 0: all processors")
       ->check(CLI::NonNegativeNumber)
@@ -524,7 +535,7 @@ const std::vector<Command>& commands() {
          [](const Context& x, const CommandLine& c) { return list(x, c.list); }},
         {"emit", "Print a kernel's PTX, WGSL or SPIR-V", declare_emit,
          [](const Context& x, const CommandLine& c) { return emit(x, c.emit); }},
-        {"web", "Write a page that runs kernels on WebGPU in a browser", declare_web,
+        {"web", "Write a page that runs kernels or a model on WebGPU in a browser", declare_web,
          [](const Context& x, const CommandLine& c) { return web(x, c.web); }},
         {"pipeline", "Follow a kernel from what was recorded to machine code", declare_pipeline,
          [](const Context& x, const CommandLine& c) { return pipeline(x, c.pipeline); }},

@@ -150,6 +150,16 @@ TEST(argmax, bad_arguments_are_named) {
   EXPECT_THROW(argmax(device.stream(), a), ArgumentError);
 }
 
+// WebGPU promises 256.
+TEST(argmax, blocks_are_no_larger_than_the_device_allows) {
+  auto device = runtime::Device::open("emu:sm_75").info();
+  ArgMax a;
+  a.in = View::stand_in(DType::f32), a.index = View::stand_in(DType::s32), a.rows = 1, a.cols = 49152;
+  EXPECT_NE(argmax_variant(a, device, nullptr).name.find("_512x1_"), std::string::npos);
+  device.max_threads_per_block = 256;
+  EXPECT_NE(argmax_variant(a, device, nullptr).name.find("_256x1_"), std::string::npos);
+}
+
 TEST(argmax, right_and_repeatable_on_a_gpu) {
   expect_right_on_gpu(argmax_entry(), {{{"rows", "64"}, {"cols", "1024"}},
                                        {{"rows", "300"}, {"cols", "32000"}, {"values", "1"}},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times the catalogue's kernels as shaders beside the CUDA kernels of the same problems on one GPU:
-//   cgp_shader_bench [--json FILE] [DEVICE]     DEVICE: vulkan:0 (the default), wgpu:0
+//   cgp_shader_bench [--json FILE] [--problem "KERNEL NAME=VALUE ..."]... [DEVICE]
+// DEVICE: vulkan:0 (the default), wgpu:0. Without --problem: one of each kind.
 // Each is timed by its own API's timestamps around one launch, cold L2, in turns of seven. The shader's result is
 // checked by the kernel's oracle first.
 #include <cstdio>
@@ -25,8 +26,9 @@ constexpr std::string_view kProblems[] = {
     "rope dtype=f32 tokens=8192 heads=32 dim=128",
     "dequantize format=q4_k dtype=f32 rows=8192 cols=4096",
     "dequantize format=bnb_nf4 dtype=f32 rows=8192 cols=4096",
-    "gemm dtype=f32 layout=nn m=4096 n=4096 k=4096",
-    "gemm dtype=f32 layout=nt m=2048 n=2048 k=2048",
+    "gemm variant=simt dtype=f32 layout=nn m=4096 n=4096 k=4096",
+    "gemm variant=simt dtype=f32 layout=nt m=2048 n=2048 k=2048",
+    "gemm variant=simt dtype=f16 layout=nt m=4096 n=4096 k=4096",
     "quantized_matmul format=q4_k m=1 n=14336 k=4096 dtype=f16",
     "quantized_matmul format=q8_0 m=1 n=14336 k=4096 dtype=f16",
     "quantized_matmul format=bnb_nf4 m=1 n=14336 k=4096 dtype=f16",
@@ -93,17 +95,21 @@ int main(int argc, char** argv) {
   using namespace cgp;
   return kernels::guarded([&] {
     std::string json, device = "vulkan:0";
+    std::vector<std::string> problems;
     std::vector<std::string> words{"cgp_shader_bench"};
     words.insert(words.end(), argv + 1, argv + argc);
     for (std::size_t i = 1; i < words.size(); ++i)
       if (words[i] == "--json" && i + 1 < words.size())
         json = words[++i];
+      else if (words[i] == "--problem" && i + 1 < words.size())
+        problems.push_back(words[++i]);
       else
         device = words[i];
     const auto shader = runtime::Device::open(device), cuda = runtime::Device::open("cuda:0");
     std::printf("%s, %s\n", device.c_str(), shader.info().name.c_str());
     std::vector<kernels::BenchRow> rows;
-    for (const auto problem : kernels::kProblems) {
+    if (problems.empty()) problems.assign(std::begin(kernels::kProblems), std::end(kernels::kProblems));
+    for (const auto& problem : problems) {
       kernels::run_one(rows, shader, cuda, problem);
       if (!json.empty())
         kernels::write_results(json, cuda.info(), words, rows,

@@ -116,6 +116,7 @@ DecodeProblem DecodeProblem::dense() const {
 std::string reject(const DecodeProblem& q) {
   const auto p = q.dense();
   if (auto why = reject(p.cache); !why.empty()) return why;
+  if (p.cache.page_size > 256) return text::cat("page_size = ", p.cache.page_size, " is above 256");
   if (p.cache.d % 64 && p.cluster > 0)
     return text::cat("d = ", p.cache.d, " is no multiple of 64, which clusters need");
   if (p.heads_q % p.cache.heads)

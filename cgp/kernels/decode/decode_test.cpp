@@ -328,6 +328,8 @@ TEST(decode, bad_arguments_name_the_argument) {
   p.cluster = -1;
   p.cache.d = 64, p.cache.page_size = 20;
   EXPECT_NE(reject(p).find("page_size = 20"), std::string::npos);
+  p.cache.page_size = 512;
+  EXPECT_NE(reject(p).find("page_size = 512"), std::string::npos);
   p.cache.page_size = 16, p.scale = NAN;
   EXPECT_NE(reject(p).find("scale"), std::string::npos);
   p.scale = 1;

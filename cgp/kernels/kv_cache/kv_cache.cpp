@@ -210,8 +210,8 @@ std::string reject(const KvCacheShape& c) {
     return text::cat("type = ", name(c.type), ": tokens are f16 or bf16");
   if (c.pages != c.type && c.pages != DType::e4m3)
     return text::cat("pages = ", name(c.pages), ": pages are ", name(c.type), " as the tokens, or e4m3");
-  if (c.page_size < 16 || c.page_size > 256 || (c.page_size & (c.page_size - 1)))
-    return text::cat("page_size = ", c.page_size, " is no power of two from 16 to 256");
+  if (c.page_size < 16 || c.page_size > 1 << 20 || (c.page_size & (c.page_size - 1)))
+    return text::cat("page_size = ", c.page_size, " is no power of two from 16 to 2^20");
   if (c.d < 8 || c.d > 256 || c.d % 8) return text::cat("d = ", c.d, " is no multiple of 8 up to 256");
   if (c.heads < 1 || c.heads > 0xffff) return text::cat("heads = ", c.heads, " is not 1 to 65535");
   if (c.page_count > 0x7fffffff) return text::cat("page_count = ", c.page_count, " is above 2^31 - 1");

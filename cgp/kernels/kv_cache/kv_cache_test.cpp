@@ -190,6 +190,7 @@ TEST(kv_cache, appended_tokens_come_back) {
   append_and_gather(device, DType::bf16, DType::bf16, 32, 40);
   append_and_gather(device, DType::bf16, DType::e4m3, 16, 32);
   append_and_gather(device, DType::f16, DType::e4m3, 16, 8);
+  append_and_gather(device, DType::f16, DType::f16, 1024, 8);
 }
 
 TEST(kv_cache, copy_on_write_copies_the_beginning_of_a_page) {

@@ -6,8 +6,9 @@
 namespace cgp::kernels {
 
 KvPages::KvPages(std::uint32_t pages, std::uint32_t page_size) : page_size_(page_size) {
-  if (page_size < 16 || page_size > 256 || (page_size & (page_size - 1)))
-    throw ArgumentError(text::cat("kv cache: page_size = ", page_size, " is no power of two from 16 to 256"));
+  if (page_size < 16 || page_size > 1u << 20 || (page_size & (page_size - 1)))
+    throw ArgumentError(
+        text::cat("kv cache: page_size = ", page_size, " is no power of two from 16 to 2^20"));
   references_.assign(pages, 0);
   for (std::uint32_t p = pages; p-- > 0;) free_.push_back(p);  // page 0 is taken first
 }

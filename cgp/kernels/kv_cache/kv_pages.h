@@ -35,7 +35,7 @@ class KvPages {
     std::vector<Copy> copies;
   };
 
-  /// page_size is a power of two, 16 to 256.
+  /// page_size is a power of two, 16 to 2^20; decode() takes up to 256.
   KvPages(std::uint32_t pages, std::uint32_t page_size);
 
   KvSequence add();

@@ -184,7 +184,7 @@ std::optional<RowPlan> fitted_row(const RowNeeds& n, const RowConfig& given, std
     // Nothing keeps the row: a block walks along it, with as many blocks a row as the device has to spare.
     t.one_pass = true, t.rows = 1, t.loads = 4;
     const int blocks = rows < 4 * sms ? 2 : accesses <= 4096 ? 8 : 4;
-    t.threads = 1024 / blocks;
+    t.threads = std::min(1024 / blocks, device.max_threads_per_block);
     while (t.cluster < std::min(device.max_cluster, 8) && std::uint64_t(t.cluster) * rows < sms)
       t.cluster *= 2;
     if (device.cc_major >= 9) t.min_blocks = blocks;

@@ -53,13 +53,14 @@ class RecordingQueue final : public ShaderQueue {
 
 class RecordingBackend final : public ShaderBackend {
  public:
-  RecordingBackend() : emulator(open_emulator(kShaderArch)) {
+  RecordingBackend(Recorder::Runs runs, std::uint32_t threads)
+      : emulator(open_emulator(kShaderArch)), runs(runs == Recorder::Runs::everything) {
     info_ = shader_device_info(DeviceKind::wgpu, {0, std::string(kShaderArch)});
     info_.name = "a recording";
     info_.memory_bytes = emulator->info().memory_bytes;
     info_.sm_count = 16;
-    info_.max_threads_per_block = info_.max_threads_per_sm = 1024;
-    info_.max_block = {1024, 1024, 64};
+    info_.max_threads_per_block = int(threads), info_.max_threads_per_sm = 1024;
+    info_.max_block = {threads, threads, 64};
     info_.max_grid = {65535, 65535, 65535};
     info_.smem_per_block = info_.smem_per_block_optin = info_.smem_per_sm = 32 << 10;
   }
@@ -138,6 +139,7 @@ class RecordingBackend final : public ShaderBackend {
   }
 
   const std::shared_ptr<Backend> emulator;
+  const bool runs;
   Recording recorded;
   bool recording = false;
 
@@ -147,6 +149,8 @@ class RecordingBackend final : public ShaderBackend {
       if (!written_[std::size_t(m)]) continue;
       a.start.resize(a.bytes);
       emulator->copy_to_host(a.start.data(), a.address, a.bytes);
+      if (std::all_of(a.start.begin(), a.start.end(), [](std::byte b) { return b == std::byte(0); }))
+        a.start.clear();
     }
     recording = true;
   }
@@ -154,6 +158,7 @@ class RecordingBackend final : public ShaderBackend {
     recording = false;
     Recording out = recorded;
     for (const int m : live_) {
+      if (!runs) break;
       auto& a = out.memory[std::size_t(m)];
       a.end.resize(a.bytes);
       emulator->copy_to_host(a.end.data(), a.address, a.bytes);
@@ -210,7 +215,7 @@ void RecordingQueue::fill(std::uint64_t dst, std::uint8_t value, std::size_t n) 
 }
 void RecordingQueue::launch(const Code& code, const Shape& shape, std::span<const Arg> args) {
   const auto& c = static_cast<const RecordedCode&>(code);
-  emulated_->launch(*c.emulated, shape, args);
+  if (b_.runs) emulated_->launch(*c.emulated, shape, args);
   if (!b_.recording) return;
   Recording::Command d;
   d.grid = {shape.grid.x, shape.grid.y, shape.grid.z};
@@ -249,9 +254,11 @@ void RecordingQueue::launch(const Code& code, const Shape& shape, std::span<cons
 
 }  // namespace
 
-Recorder::Recorder() : backend_(std::make_shared<RecordingBackend>()), device_(backend_) {}
+Recorder::Recorder(Runs runs, std::uint32_t threads)
+    : backend_(std::make_shared<RecordingBackend>(runs, threads)), device_(backend_) {}
 Recorder::~Recorder() = default;
 void Recorder::begin() { backend_->begin(); }
+std::size_t Recorder::commands() const { return backend_->recorded.commands.size(); }
 Recording Recorder::end() { return backend_->end(); }
 
 }  // namespace cgp::runtime

@@ -16,8 +16,9 @@ struct Recording {
   /// One allocation.
   struct Memory {
     std::uint64_t address = 0, bytes = 0;
-    std::vector<std::byte> start;  ///< before the first command; empty: nobody wrote it
-    std::vector<std::byte> end;    ///< behind the last, as the emulator has it; empty: freed meanwhile
+    std::vector<std::byte> start;  ///< before the first command; empty: zeros, or nobody wrote it
+    std::vector<std::byte>
+        end;  ///< behind the last, as the emulator has it; empty: freed meanwhile, or nothing ran
   };
   struct Binding {
     std::uint32_t binding = 0;
@@ -39,16 +40,22 @@ struct Recording {
 
 class RecordingBackend;
 
-/// Kernels are chosen as for sm_75 with WebGPU's usual limits: blocks of 1024 threads with 32 KiB of shared memory. What cannot be a
-/// shader throws Unsupported, as on a WebGPU device.
+/// Kernels are chosen as for sm_75 with WebGPU's usual limits: blocks of `threads` threads (every WebGPU device has 256, most 1024) with
+/// 32 KiB of shared memory. What cannot be a shader throws Unsupported, as on a WebGPU device.
 class Recorder {
  public:
-  Recorder();
+  enum class Runs : std::uint8_t {
+    everything,
+    nothing  ///< launches are recorded alone: for programs that the emulator would take too long for
+  };
+  explicit Recorder(Runs runs = Runs::everything, std::uint32_t threads = 1024);
   ~Recorder();
   const Device& device() const { return device_; }
   /// From here on launches, fills and copies on the device are commands. Unsupported is thrown by copies to the host, which a
   /// recording cannot have, and by writes that are no multiples of 4 bytes.
   void begin();
+  /// Commands so far.
+  std::size_t commands() const;
   Recording end();
 
  private:

@@ -244,6 +244,7 @@ shader::Shader VulkanCode::checked(const shader::ShaderOptions& given) const {
   const vulkan::PhysicalDevice& p = owner_.device->physical;
   shader::ShaderOptions o = given;
   o.push_constants = p.max_push_constants;
+  o.float16 = p.float16;
   // Subgroups of 32 that take threads in their order: NVIDIA's driver does so, and nobody promises it.
   const std::uint32_t operations = vulkan::kSubgroupVote | vulkan::kSubgroupBallot | vulkan::kSubgroupShuffle;
   if (p.vendor == kNvidia && p.subgroup_size == 32 && (p.subgroup_operations & operations) == operations)

@@ -104,6 +104,32 @@ TEST_F(ModelCli, AModelGeneratesTalksAndIsMeasured) {
   EXPECT_EQ(cgp("chat " + vocabulary("llama-bpe")).code, 2);  // no weights
 }
 
+// tests/web_in_browser.py runs such a page.
+TEST_F(ModelCli, AModelBecomesAPageForBrowsers) {
+  write_file(path("tiny.gguf"), engine::tiny_model({.tokenizer = true, .chat_template = true}).bytes);
+  const Outcome o = cgp("web site --model tiny.gguf --prompt 'Hello world' --context 64 --json");
+  ASSERT_EQ(o.code, 0) << o.err;
+  const json written = o.parsed();
+  EXPECT_EQ(written["schema"], "cgp.web_model/1");
+  EXPECT_EQ(written["context"], 64);
+  EXPECT_EQ(written["files"], 1);
+  const std::string doc = read_file(CGP_CLI_DOC);
+  for (const auto& [key, value] : written.items()) EXPECT_NE(doc.find("`" + key), std::string::npos) << key;
+  const std::string page = read_file(path("site/index.html")), mark = "id=\"model\">";
+  EXPECT_EQ(page.size(), written["bytes"]);
+  const auto begin = page.find(mark) + mark.size();
+  const json data = json::parse(page.substr(begin, page.find("</script>", begin) - begin));
+  EXPECT_EQ(
+      data["check"]["ids"],
+      cgp("generate tiny.gguf -p 'Hello world' -n 16 --context 64 --temperature 0 --json").parsed()["ids"]);
+  EXPECT_EQ(data["write"].size(), written["launches"]);
+  EXPECT_LE(data["needs"]["threads"], 256) << "what every WebGPU device has";
+  EXPECT_EQ(data["tokenizer"]["chat"]["first"], "user: ");
+  EXPECT_EQ(cgp("web site --model absent.gguf").code, 2);
+  EXPECT_EQ(cgp("web site --model " + vocabulary("llama-bpe")).code, 2);  // no weights
+  EXPECT_EQ(cgp("web site --model tiny.gguf --kernel 'vecadd n=7'").code, 2);
+}
+
 TEST_F(ModelCli, TextToIdsAndBack) {
   const std::string model = vocabulary("llama-bpe");
   const Outcome o = cgp("tokenize " + model + " --text 'Hello world' --json");
