@@ -33,6 +33,12 @@ def _narrow(x, kinds, name, op):
     return x.contiguous() if _is_torch(x) else x
 
 
+def _in_order(g_idx, group):
+    import numpy as np
+    host = g_idx.cpu().numpy() if _is_torch(g_idx) else g_idx
+    return bool((host == np.arange(len(host)) // group).all())
+
+
 class QuantizedTensor:
     """A quantised weight [rows, cols], as a linear layer has it: y = x w'.
 
@@ -86,6 +92,8 @@ class QuantizedTensor:
 
     def _pack(self):
         import numpy as np
+        if self.format in ("gptq", "awq"):
+            return self._pack_int4()
         try:
             size = _core.quantized_packed_bytes(self.format, *self.shape)
         except ArgumentError:  # a format of separate tensors
@@ -96,6 +104,19 @@ class QuantizedTensor:
         codes = codes.cpu().numpy() if _is_torch(codes) else codes
         packed = np.empty(size, np.uint8)
         _core.quantized_pack(self.format, *self.shape, _address(codes), codes.nbytes, _address(packed), size)
+        return packed
+
+    def _pack_int4(self):
+        import numpy as np
+        codes, scales, zeros, g_idx = self._tensors[:4]
+        group, zeros_minus_one = self._numbers[:2]
+        size = 0 if g_idx is not None else _core.quantized_packed_int4_bytes(*self.shape, group)
+        if not size:
+            return None
+        codes, zeros, scales = (t.cpu().numpy() if _is_torch(t) else t for t in (codes, zeros, scales))
+        packed = np.empty(size, np.uint8)
+        _core.quantized_pack_int4(self.format, *self.shape, group, zeros_minus_one, _address(codes), _address(zeros),
+                                  _address(scales), _address(packed), size)
         return packed
 
     # ------------------------------------------------------------ where weights come from
@@ -150,6 +171,8 @@ class QuantizedTensor:
             g_idx = _narrow(g_idx, ("int32",), "g_idx", "from_gptq")
             if tuple(g_idx.shape) != (cols,) or (cols and (int(g_idx.min()) < 0 or int(g_idx.max()) >= groups)):
                 raise ArgumentError(f"from_gptq: g_idx must be {cols} numbers from 0 to {groups} - 1")
+            if _in_order(g_idx, cols // groups):
+                g_idx = None  # as checkpoints without act-order have it: such weights can be packed
         return cls._checked(check, "gptq", (rows, cols), {"codes": qweight, "zeros": qzeros, "scales": scales, "g_idx": g_idx},
                             (cols // groups, zeros_minus_one, 256, 128, 128))
 

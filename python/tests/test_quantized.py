@@ -131,8 +131,20 @@ def test_gptq_and_awq():
         w = QuantizedTensor.from_gptq(*tensors, zeros_minus_one=options.get("minus_one", True))
         assert w.format == "gptq"
         check_products(w, values)
+        assert (w._tensors[-1] is None) == ("act_order" in options)  # packed on sm_90, unless groups are out of order
     *tensors, values = awq()
-    check_products(QuantizedTensor.from_awq(*tensors), values)
+    w = QuantizedTensor.from_awq(*tensors)
+    check_products(w, values)
+    assert w._tensors[-1] is not None
+
+
+def test_group_indices_in_order_are_left_out():
+    qweight, qzeros, scales, _, values = gptq(group=32)
+    w = QuantizedTensor.from_gptq(qweight, qzeros, scales, np.arange(64, dtype=np.int32) // 32)
+    assert w._tensors[3] is None
+    x = rng.standard_normal((20, 64)).astype(np.float16)
+    np.testing.assert_allclose(cgp.matmul(x, w), x.astype(np.float64) @ values.T, atol=4e-3 * 64)
+    assert w._tensors[-1] is not None
 
 
 def test_bitsandbytes():

@@ -8,6 +8,7 @@
 #include "cgp/base/text.h"
 #include "cgp/kernels/gemm/api/gemm.h"
 #include "cgp/kernels/quantized_matmul/quantized_gemv.h"
+#include "cgp/kernels/weight_only/weight_only_int4.h"
 
 namespace cgp::kernels {
 namespace {
@@ -26,7 +27,7 @@ Sizes sizes(const QuantizedMatmul& p) {
 
 WeightOnlyProblem weight_only_problem(const QuantizedMatmul& p) {
   WeightOnlyProblem w;
-  w.format = *packed_format(p.weight.format), w.type = p.x.dtype;
+  w.format = *packed_format(p.weight), w.type = p.x.dtype;
   w.m = p.m, w.n = p.weight.rows, w.k = p.weight.cols;
   w.x = p.x.address, w.ldx = p.x_layout.pitch, w.w = p.packed.address;
   w.y = p.y.address, w.ldy = p.y_layout.pitch;
@@ -35,7 +36,7 @@ WeightOnlyProblem weight_only_problem(const QuantizedMatmul& p) {
 
 /// Why weight_only does not run it; empty: it does.
 std::string reject_weight_only(const QuantizedMatmul& p, const runtime::DeviceInfo& d) {
-  if (!packed_format(p.weight.format)) return text::cat("weight_only has no ", name(p.weight.format));
+  if (!packed_format(p.weight)) return text::cat("weight_only has no ", name(p.weight.format));
   if (d.cc() != 90) return text::cat("weight_only is for sm_90, this is ", d.arch);
   if (p.transposed) return "weight_only sums over the columns of the weight";
   if (!p.packed.given) return "no packed weights";
@@ -54,7 +55,7 @@ QuantizedMatmul checked(QuantizedMatmul p) {
     c.fail("x", "and y cannot have their rows in groups", "inner > 1");
   p.x_layout = c.rows("x", p.x, p.m, k, p.x_layout), p.y_layout = c.rows("y", p.y, p.m, n, p.y_layout);
   if (p.packed.given) {
-    const auto f = packed_format(p.weight.format);
+    const auto f = packed_format(p.weight);
     if (!f) c.fail("packed", text::cat("is nothing of ", name(p.weight.format)), "it was given");
     c.present("packed", p.packed, {DType::u8}, false);
     c.vector("packed", p.packed, packed_bytes(*f, p.weight.rows, p.weight.cols));
@@ -89,6 +90,11 @@ std::optional<WeightFormat> packed_format(QuantizedFormat f) {
   for (const auto w : kWeightFormats)
     if (layout(w).name == name(f)) return w;
   return {};
+}
+
+std::optional<WeightFormat> packed_format(const QuantizedWeight& w) {
+  if (w.format != QuantizedFormat::gptq && w.format != QuantizedFormat::awq) return packed_format(w.format);
+  return w.g_idx.given ? std::nullopt : int4_format(w.group);
 }
 
 QuantizedMatmulPlan quantized_matmul_plan(const QuantizedMatmul& p, const runtime::DeviceInfo& d) {

@@ -14,7 +14,7 @@ namespace cgp::kernels {
 
 struct QuantizedMatmul {
   QuantizedWeight weight;
-  /// u8 [packed_bytes()] as pack_weights() makes them of weight.codes, optional; formats of packed_format().
+  /// u8 [packed_bytes()] as pack_weights() makes them of the weight, optional; formats of packed_format().
   View packed{};
   bool transposed = false;
   View x, y;                           ///< x: f32, f16 or bf16; y: the same or f32
@@ -33,8 +33,10 @@ struct QuantizedMatmulPlan {
   std::uint64_t workspace = 0;  ///< bytes
   std::string why;
 };
-/// The format of packed weights; none: weight_only does not have it.
+/// The format of packed weights; none: weight_only does not have it. Blocks: q4_0, q8_0, q4_k, q5_k and q6_k.
 std::optional<WeightFormat> packed_format(QuantizedFormat f);
+/// And GPTQ and AWQ with groups of 32, 64 or 128 inputs, without g_idx.
+std::optional<WeightFormat> packed_format(const QuantizedWeight& w);
 /// The selector: a function of formats, shapes and the device. Views need types and layouts alone.
 QuantizedMatmulPlan quantized_matmul_plan(const QuantizedMatmul& p, const runtime::DeviceInfo& d);
 /// ArgumentError naming the argument that does not fit; nothing is written then.

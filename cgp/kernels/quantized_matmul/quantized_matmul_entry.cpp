@@ -8,11 +8,24 @@
 #include "cgp/kernels/dequantize/dequantize_ref.h"
 #include "cgp/kernels/quantized_matmul/quantized_gemv.h"
 #include "cgp/kernels/quantized_matmul/quantized_matmul_ref.h"
+#include "cgp/kernels/weight_only/weight_only_int4.h"
 
 namespace cgp::kernels {
 namespace {
 
 using row::Expected, row::TensorCase;
+
+std::vector<std::byte> packed(const HostWeight& h, WeightFormat f) {
+  const auto& w = h.shape;
+  std::vector<std::byte> out(packed_bytes(f, w.rows, w.cols));
+  if (block_format(w.format))
+    pack_weights(f, w.rows, w.cols, h.codes.bytes, out);
+  else if (w.format == QuantizedFormat::awq)
+    pack_weights(awq_of(h), out);
+  else
+    pack_weights(gptq_of(h), out);
+  return out;
+}
 
 std::vector<runtime::KernelImage> ships(std::string_view arch) {
   std::vector<Variant> all;
@@ -52,17 +65,18 @@ std::unique_ptr<Case> prepare(const runtime::Device& device, const Options& o,
   const std::uint64_t k = p.transposed ? w.rows : w.cols, n = p.transposed ? w.cols : w.rows;
   p.x = c->input("x", input_or_random(given, "x", type, {p.m, k}, seed + 7));
   p.y = c->output("y", type, {p.m, n});
-  if (const auto f = packed_format(w.format); f && o.flag("packed")) {
-    HostArray packed(DType::u8, {packed_bytes(*f, w.rows, w.cols)});
-    pack_weights(*f, w.rows, w.cols, host->codes.bytes, packed.bytes);
-    p.packed = c->input("packed", packed);
+  const auto order = packed_format(p.weight);
+  if (order && o.flag("packed")) {
+    HostArray a(DType::u8, {packed_bytes(*order, w.rows, w.cols)});
+    a.bytes = packed(*host, *order);
+    p.packed = c->input("packed", a);
   }
   const auto plan = quantized_matmul_plan(p, device.info());
   if (plan.workspace) p.workspace = c->workspace(DType::u8, plan.workspace);
   c->flops = 2 * double(p.m) * double(n) * double(k);
   c->bytes = weight_bytes + double(p.m * (n + k)) * bytes(type);
   if (plan.weight_only) {
-    const WeightOnlyProblem q{*packed_format(w.format), type, p.m, n, k};
+    const WeightOnlyProblem q{*order, type, p.m, n, k};
     const int sms = std::max(1, device.info().sm_count);
     c->runs({plan.wgmma ? weight_wgmma_variant(weight_wgmma_config(q, sms))
                         : weight_only_variant(weight_only_config(q, sms))},

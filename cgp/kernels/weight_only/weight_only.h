@@ -56,8 +56,9 @@ struct WeightOnlyProblem {
 inline constexpr std::uint64_t kWeightOnlyMaxRows = 32;
 /// Why it cannot run, naming the argument; empty: it can.
 std::string reject(const WeightOnlyProblem& p);
-/// Of the end of a product, on mma and on wgmma.
+/// Of the end of a product, and of its groups, on mma and on wgmma.
 std::string reject_end(const WeightOnlyProblem& p);
+std::string reject_group(const WeightOnlyProblem& p);
 
 inline constexpr std::string_view kWeightOnlyEnds[] = {"", "f32", "add", "gate"};
 inline constexpr std::string_view kWeightOnlyOrders[] = {"", "first", "beside"};
@@ -83,8 +84,7 @@ struct WeightOnlyConfig {
   int smem_kb = 0;     ///< of shared memory that a block takes (WeightOnlySpace); 0: what it needs
   template <class Self, class V>
   static void visit(Self& c, V& v) {
-    static constexpr std::string_view formats[] = {"q4_0", "q8_0", "q4_k", "q5_k", "q6_k"};
-    v.choice("format", formats, c.format), v.type("type", "", c.type),
+    v.choice("format", kWeightFormatNames, c.format), v.type("type", "", c.type),
         v.number("k_tiles", "k_tiles", c.k_tiles);
     v.number("rows", "rows", c.rows), v.number("cluster", "cluster", c.cluster);
     v.number("warps", "warps", c.warps), v.number("share", "share", c.share);

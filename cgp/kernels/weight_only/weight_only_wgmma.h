@@ -24,8 +24,7 @@ struct WeightWgmmaConfig {
   WeightOnlyOrder order = WeightOnlyOrder::after;
   template <class Self, class V>
   static void visit(Self& c, V& v) {
-    static constexpr std::string_view formats[] = {"q4_0", "q8_0", "q4_k", "q5_k", "q6_k"};
-    v.choice("format", formats, c.format), v.type("type", "", c.type);
+    v.choice("format", kWeightFormatNames, c.format), v.type("type", "", c.type);
     v.number("rows", "rows", c.rows), v.number("warpgroups", "warpgroups", c.warpgroups);
     v.number("split", "split", c.split), v.number("share", "share", c.share);
     v.number("w_stages", "w", c.w_stages), v.number("x_stages", "x", c.x_stages);

@@ -19,22 +19,6 @@ using namespace cgp::kernels;
 
 namespace {
 
-quant::Format file_format(WeightFormat f) {
-  switch (f) {
-    case WeightFormat::q4_0:
-      return quant::Format::q4_0;
-    case WeightFormat::q8_0:
-      return quant::Format::q8_0;
-    case WeightFormat::q4_k:
-      return quant::Format::q4_k;
-    case WeightFormat::q5_k:
-      return quant::Format::q5_k;
-    case WeightFormat::q6_k:
-      return quant::Format::q6_k;
-  }
-  return {};
-}
-
 // Random codes; scales (binary16) of a size that products like.
 std::vector<std::byte> random_weights(WeightFormat f, std::uint64_t n, std::uint64_t k, unsigned seed) {
   const auto& l = layout(f);
@@ -66,7 +50,7 @@ void check(const runtime::Device& device, WeightOnlyProblem p, WeightWgmmaConfig
   std::vector<std::byte> packed(packed_bytes(p.format, p.n, p.k));
   pack_weights(p.format, p.n, p.k, file, packed);
   std::vector<float> w(p.n * p.k);
-  quant::decode(file_format(p.format), file, w);
+  quant::decode(quant::format_named(l.name), file, w);
   const auto x = random_array(p.type, {p.m * p.k}, 1);
   const std::uint64_t columns = p.columns();
   const bool f32 = p.end == WeightOnlyEnd::store_f32 || p.end == WeightOnlyEnd::add_f32;
