@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures products of quantised weights on a GPU beside the driver's copy of as many bytes as the weights have in the
-// file, cold L2, medians; from 16 rows on also the kernel on wgmma, beside the bf16 product of gemm.
+// file, cold L2, medians; from 16 rows on also the kernel on wgmma, beside the bf16 product of gemm and, of int4, beside
+// dequantising to bf16 and that product.
 #include "cgp/base/text.h"
 #include "cgp/kernels/bench/operands.h"
 #include "cgp/kernels/bench/table_bench.h"
+#include "cgp/kernels/dequantize/dequantize.h"
 #include "cgp/kernels/gemm/api/gemm.h"
 #include "cgp/kernels/weight_only/weight_only.h"
 #include "cgp/kernels/weight_only/weight_only_wgmma.h"
@@ -13,6 +15,26 @@ namespace {
 
 using Bytes = runtime::Buffer<std::uint8_t>;
 
+// Of the weight in its file or checkpoint.
+double stored_bytes(WeightFormat f, std::uint64_t n, std::uint64_t k) {
+  const auto& l = layout(f);
+  const double size = double(n) * double(k);
+  return l.file_bytes ? size / l.file_block * l.file_bytes : size / 2 + size / l.group * 2.5;
+}
+
+/// Any bytes of a checkpoint's size, as GPTQ has them.
+Dequantize int4_weight(WeightFormat f, std::uint64_t n, std::uint64_t k, std::uint64_t at,
+                       const runtime::Backend* backend) {
+  Dequantize d;
+  auto& w = d.weight;
+  w.format = QuantizedFormat::gptq, w.rows = d.rows = n, w.cols = k, w.group = std::uint64_t(layout(f).group);
+  const std::uint64_t codes = n * k / 2, scales = n * k / w.group * 2;
+  w.codes = View(at, codes / 4, DType::u32, false, backend);
+  w.scales = View(at + codes, scales / 2, DType::f16, false, backend);
+  w.zeros = View(at + codes + scales, scales / 16, DType::u32, false, backend);
+  return d;
+}
+
 void run_all(BenchTable& b) {
   struct Shape {
     std::uint64_t n, k;
@@ -20,9 +42,10 @@ void run_all(BenchTable& b) {
   RandomOperands random(b.device());
   for (const Shape& s :
        {Shape{4096, 4096}, {14336, 4096}, {4096, 14336}, {28672, 8192}, {8192, 28672}, {128256, 4096}})
-    for (WeightFormat f : kWeightFormats) {
+    for (int i = 0; i < int(std::size(kWeightFormatNames)); ++i) {
+      const auto f = WeightFormat(i);
       const auto& l = layout(f);
-      const double bytes = double(s.n) * double(s.k) / l.file_block * l.file_bytes;
+      const double bytes = stored_bytes(f, s.n, s.k);
       Bytes w = random(DType::bf16, packed_bytes(f, s.n, s.k) / 2 + 8, 1);
       CopyPeer copy(b.device(), bytes);
       for (std::uint64_t m : {1, 8, 16, 32, 64, 128, 256, 512, 4096}) {
@@ -33,13 +56,19 @@ void run_all(BenchTable& b) {
         if (m >= 16 && b.wanted(on_wgmma)) {
           GemmProblem g{.type = DType::bf16, .trans_b = true, .m = m, .n = s.n, .k = s.k};
           Bytes dense = random(DType::bf16, s.n * s.k, 3);
+          const auto multiply = [&](runtime::Stream& st) {
+            gemm(st, g, {x.address(), m * s.k, DType::bf16}, {dense.address(), s.n * s.k, DType::bf16},
+                 {y.address(), m * s.n, DType::bf16});
+          };
+          std::vector<measure::Contender> contenders{
+              {"cgp", [&](runtime::Stream& st) { weight_wgmma_gemm(st, p); }}, {"gemm", multiply}};
+          Dequantize d = int4_weight(f, s.n, s.k, w.address(), b.device().backend().get());
+          d.out = View(dense.address(), s.n * s.k, DType::bf16, true, b.device().backend().get());
+          if (!l.file_bytes)
+            contenders.push_back(
+                {"dequantised", [&](runtime::Stream& st) { dequantize(st, d), multiply(st); }});
           b.run(on_wgmma, weight_wgmma_variant(weight_wgmma_config(p, b.device().info().sm_count)).name,
-                2 * double(m) * double(s.n) * double(s.k), bytes,
-                {{"cgp", [&](runtime::Stream& st) { weight_wgmma_gemm(st, p); }},
-                 {"gemm", [&](runtime::Stream& st) {
-                    gemm(st, g, {x.address(), m * s.k, DType::bf16},
-                         {dense.address(), s.n * s.k, DType::bf16}, {y.address(), m * s.n, DType::bf16});
-                  }}});
+                2 * double(m) * double(s.n) * double(s.k), bytes, contenders);
         }
         if (!b.wanted(name) || !reject(p).empty()) continue;
         b.run(name, weight_only_variant(weight_only_config(p, b.device().info().sm_count)).name, bytes,
