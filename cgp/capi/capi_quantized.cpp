@@ -8,7 +8,6 @@
 #include "cgp/capi/handles.h"
 #include "cgp/capi/tensor.h"
 #include "cgp/kernels/quantized_matmul/quantized_matmul.h"
-#include "cgp/kernels/weight_only/weight_only_int4.h"
 #include "cgp/model/gguf/gguf.h"
 #include "cgp/quant/decode.h"
 #include "cgp/quant/encode.h"
@@ -301,43 +300,13 @@ cgp_status cgp_quantized_pack(const char* format, uint64_t rows, uint64_t cols, 
                           {static_cast<std::byte*>(packed), std::size_t(packed_bytes)});
   });
 }
-cgp_status cgp_quantized_packed_int4_bytes(uint64_t rows, uint64_t cols, uint64_t group, uint64_t* bytes) {
+cgp_status cgp_quantized_weight_pack(cgp_quantized_weight* host, void* packed, uint64_t* bytes) {
   return capi::guarded([&] {
-    capi::require(bytes, "bytes");
-    *bytes = 0;
-    const auto f = kernels::int4_format(group);
-    if (!f)
-      throw Unsupported({"packed int4 weights have groups of 32, 64 or 128 inputs",
-                         {},
-                         text::cat("group = ", group),
-                         "use the weight as it is: it is dequantised for each product"});
-    *bytes = kernels::packed_bytes(*f, rows, cols);
-  });
-}
-cgp_status cgp_quantized_pack_int4(const char* format, uint64_t rows, uint64_t cols, uint64_t group,
-                                   int32_t zeros_minus_one, const uint32_t* qweight, const uint32_t* qzeros,
-                                   const uint16_t* scales, void* packed, uint64_t packed_bytes) {
-  return capi::guarded([&] {
-    const auto kind = capi::weight_of(format, rows, cols).format;
-    if (kind != kernels::QuantizedFormat::gptq && kind != kernels::QuantizedFormat::awq)
-      throw ArgumentError({"int4 weights are of gptq or awq", {}, text::cat("format = ", format), {}});
-    for (const void* p : {static_cast<const void*>(qweight), static_cast<const void*>(qzeros),
-                          static_cast<const void*>(scales), static_cast<const void*>(packed)})
-      capi::require(p, "an array of quantized_pack_int4");
-    if (!group || cols % group || rows % 8)
-      throw ArgumentError({"rows are a multiple of 8 and cols of group",
-                           {},
-                           text::cat(rows, " x ", cols, ", group = ", group),
-                           {}});
-    const std::span to(static_cast<std::byte*>(packed), std::size_t(packed_bytes));
-    const std::size_t n = rows * cols / 8, groups = cols / group;
-    const std::span<const std::uint32_t> codes(qweight, n), zeros(qzeros, groups * rows / 8);
-    const std::span<const std::uint16_t> d(scales, groups * rows);
-    if (kind == kernels::QuantizedFormat::awq)
-      kernels::pack_weights(cgp::quant::Awq{rows, cols, group, codes, zeros, d}, to);
-    else
-      kernels::pack_weights(cgp::quant::Gptq{rows, cols, group, codes, zeros, d, {}, zeros_minus_one != 0},
-                            to);
+    capi::require(host, "host"), capi::require(bytes, "bytes");
+    const auto& w = host->weight;
+    if (packed) return kernels::pack_weight(w, {static_cast<std::byte*>(packed), std::size_t(*bytes)});
+    const auto f = kernels::packed_format(w);
+    *bytes = f ? kernels::packed_bytes(*f, w.rows, w.cols) : 0;
   });
 }
 

@@ -103,23 +103,27 @@ static void check_packed(cgp_quantized_weight* w, const float* decoded) {
   BAD(cgp_quantized_matmul(stream, &tx, w, 1, NULL, NULL, &ty), "its last dimension must be 24");
   cgp_free(device, tx.address), cgp_free(device, ty.address);
 }
+/* The weight in host memory, packed there, beside the one on the device. */
 static void check_packed_int4(const cgp_tensor* t_codes, cgp_quantized_options o, const uint32_t* codes,
                               const uint32_t* zeros, const uint16_t* scales, const float* decoded) {
   static unsigned char packed[65536];
   uint64_t bytes = 1;
-  EXPECT(CGP_UNSUPPORTED, cgp_quantized_packed_int4_bytes(ROWS, COLS, 96, &bytes), "group = 96");
-  CHECK(bytes == 0);
-  OK(cgp_quantized_packed_int4_bytes(ROWS, COLS, o.group, &bytes));
+  cgp_quantized_weight *host = NULL, *w = NULL;
+  cgp_tensor h_codes = *t_codes, h_zeros = *o.zeros, h_scales = *o.scales;
+  h_codes.address = (uint64_t)(uintptr_t)codes, h_zeros.address = (uint64_t)(uintptr_t)zeros;
+  h_scales.address = (uint64_t)(uintptr_t)scales;
+  cgp_quantized_options on_host = o;
+  on_host.zeros = &h_zeros, on_host.scales = &h_scales;
+  OK(cgp_quantized_weight_new("gptq", ROWS, COLS, &h_codes, &on_host, &host));
+  OK(cgp_quantized_weight_pack(host, NULL, &bytes));
   CHECK(bytes > ROWS * COLS / 2 && bytes <= sizeof packed);
-  BAD(cgp_quantized_pack_int4("q4_k", ROWS, COLS, o.group, 1, codes, zeros, scales, packed, bytes),
-      "gptq or awq");
-  BAD(cgp_quantized_pack_int4("gptq", ROWS, COLS, 96, 1, codes, zeros, scales, packed, bytes), "group = 96");
-  BAD(cgp_quantized_pack_int4("gptq", ROWS, COLS, o.group, 1, codes, zeros, scales, packed, bytes - 1),
-      "packed weights have");
-  OK(cgp_quantized_pack_int4("gptq", ROWS, COLS, o.group, 1, codes, zeros, scales, packed, bytes));
+  --bytes;
+  BAD(cgp_quantized_weight_pack(host, packed, &bytes), "packed weights have");
+  ++bytes;
+  OK(cgp_quantized_weight_pack(host, packed, &bytes));
+  cgp_quantized_weight_free(host);
   cgp_tensor t = put(CGP_U8, 1, 1, (int64_t)bytes, packed);
   o.packed = &t;
-  cgp_quantized_weight* w = NULL;
   OK(cgp_quantized_weight_new("gptq", ROWS, COLS, t_codes, &o, &w));
   check_packed(w, decoded);
   cgp_quantized_weight_free(w), cgp_free(device, t.address);

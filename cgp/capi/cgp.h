@@ -480,12 +480,11 @@ typedef struct {
   const cgp_tensor* zeros; /* gptq, awq: u32 or s32 [cols / group, rows / 8] */
   const cgp_tensor* g_idx; /* gptq, optional: s32 [cols], the group of each input (act-order) */
   const cgp_tensor *absmax_table,
-      *absmax_scales; /* bnb_nf4 with scales of u8: f32 [256], f32 [ceil(blocks / absmax_block)] */
-  const cgp_tensor*
-      packed;     /* optional: what cgp_quantized_pack() or cgp_quantized_pack_int4() made, for sm_90 */
-  uint64_t group; /* inputs that share a scale; bnb_nf4: elements that share an absmax */
-  int32_t zeros_minus_one; /* gptq: zeros hold zero - 1 */
-  uint64_t absmax_block;   /* 0: 256 */
+      *absmax_scales;       /* bnb_nf4 with scales of u8: f32 [256], f32 [ceil(blocks / absmax_block)] */
+  const cgp_tensor* packed; /* optional: what cgp_quantized_weight_pack() made, for sm_90 */
+  uint64_t group;           /* inputs that share a scale; bnb_nf4: elements that share an absmax */
+  int32_t zeros_minus_one;  /* gptq: zeros hold zero - 1 */
+  uint64_t absmax_block;    /* 0: 256 */
   float absmax_offset;
   uint64_t scale_rows, scale_cols; /* fp8: weights that share a scale; 0: 128 */
 } cgp_quantized_options;
@@ -540,14 +539,10 @@ CGP_API cgp_status cgp_quantized_packed_bytes(const char* format, uint64_t rows,
                                               uint64_t* bytes);
 CGP_API cgp_status cgp_quantized_pack(const char* format, uint64_t rows, uint64_t cols, const void* blocks,
                                       uint64_t bytes, void* packed, uint64_t packed_bytes);
-/* The same of int4 weights as a checkpoint has them, "gptq" or "awq", with groups of 32, 64 or 128 inputs in order (no g_idx); bytes 0 and
- * UNSUPPORTED for other groups. Sizes and scales are checked. */
-CGP_API cgp_status cgp_quantized_packed_int4_bytes(uint64_t rows, uint64_t cols, uint64_t group,
-                                                   uint64_t* bytes);
-CGP_API cgp_status cgp_quantized_pack_int4(const char* format, uint64_t rows, uint64_t cols, uint64_t group,
-                                           int32_t zeros_minus_one, const uint32_t* qweight,
-                                           const uint32_t* qzeros, const uint16_t* scales, void* packed,
-                                           uint64_t packed_bytes);
+/* The same of a weight whose tensors lie in host memory (cgp_quantized_weight_new with such addresses): those formats, gptq and awq with
+ * groups of 32, 64 or 128 inputs and no g_idx, bnb_nf4 with blocks of 64 in rows of whole blocks. Without `packed` *bytes becomes the size,
+ * 0 for other weights; with it *bytes is that size. Sizes and, of separate tensors, scales are checked. */
+CGP_API cgp_status cgp_quantized_weight_pack(cgp_quantized_weight* host, void* packed, uint64_t* bytes);
 
 /* ---- optimizers: a step over all tensors of a model, in launches that wait for nothing: cgp_optimizer_norm (where gradients are
  * clipped or checked), cgp_optimizer_control, cgp_optimizer_update (one for each pair of types). The tables lie in memory of the

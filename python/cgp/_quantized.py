@@ -2,7 +2,7 @@
 """Quantised weights: from files and checkpoints, their values, their products. NumPy arrays on the emulator, PyTorch tensors on
 their GPU."""
 from . import _core
-from ._runtime import ArgumentError, OnDevice, numpy_device
+from ._runtime import ArgumentError, OnDevice, describe_host, numpy_device
 
 TENSORS = ("codes", "scales", "zeros", "g_idx", "absmax_table", "absmax_scales", "packed")
 
@@ -92,31 +92,15 @@ class QuantizedTensor:
 
     def _pack(self):
         import numpy as np
-        if self.format in ("gptq", "awq"):
-            return self._pack_int4()
-        try:
-            size = _core.quantized_packed_bytes(self.format, *self.shape)
-        except ArgumentError:  # a format of separate tensors
-            size = 0
+        if self.format.startswith("fp8"):
+            return None
+        host = [t.cpu().numpy() if _is_torch(t) else t for t in self._tensors[:6]]
+        arguments = (*map(describe_host, host), None, self.format, *self.shape, self._numbers, self._offset)
+        size = _core.quantized_weight_pack(*arguments, 0, 0)
         if not size:
             return None
-        codes = self._tensors[0]
-        codes = codes.cpu().numpy() if _is_torch(codes) else codes
         packed = np.empty(size, np.uint8)
-        _core.quantized_pack(self.format, *self.shape, _address(codes), codes.nbytes, _address(packed), size)
-        return packed
-
-    def _pack_int4(self):
-        import numpy as np
-        codes, scales, zeros, g_idx = self._tensors[:4]
-        group, zeros_minus_one = self._numbers[:2]
-        size = 0 if g_idx is not None else _core.quantized_packed_int4_bytes(*self.shape, group)
-        if not size:
-            return None
-        codes, zeros, scales = (t.cpu().numpy() if _is_torch(t) else t for t in (codes, zeros, scales))
-        packed = np.empty(size, np.uint8)
-        _core.quantized_pack_int4(self.format, *self.shape, group, zeros_minus_one, _address(codes), _address(zeros),
-                                  _address(scales), _address(packed), size)
+        _core.quantized_weight_pack(*arguments, _address(packed), size)
         return packed
 
     # ------------------------------------------------------------ where weights come from

@@ -19,36 +19,20 @@ struct HostWeight {
   HostArray codes, scales, zeros, g_idx, absmax_table, absmax_scales;
 };
 
-inline quant::Gptq gptq_of(const HostWeight& h) {
-  const auto& w = h.shape;
-  return {w.rows,
-          w.cols,
-          w.group,
-          typed<std::uint32_t>(h.codes),
-          typed<std::uint32_t>(h.zeros),
-          typed<std::uint16_t>(h.scales),
-          typed<std::int32_t>(h.g_idx),
-          w.zeros_minus_one};
-}
-inline quant::Awq awq_of(const HostWeight& h) {
-  const auto& w = h.shape;
-  return {w.rows,
-          w.cols,
-          w.group,
-          typed<std::uint32_t>(h.codes),
-          typed<std::uint32_t>(h.zeros),
-          typed<std::uint16_t>(h.scales)};
-}
-
 inline std::vector<float> decoded(const HostWeight& h) {
   const auto& w = h.shape;
   std::vector<float> out(w.rows * w.cols);
   if (const auto f = block_format(w.format)) {
     quant::decode(*f, h.codes.bytes, out);
   } else if (w.format == QuantizedFormat::gptq) {
-    quant::decode(gptq_of(h), out);
+    quant::decode(
+        quant::Gptq{w.rows, w.cols, w.group, typed<std::uint32_t>(h.codes), typed<std::uint32_t>(h.zeros),
+                    typed<std::uint16_t>(h.scales), typed<std::int32_t>(h.g_idx), w.zeros_minus_one},
+        out);
   } else if (w.format == QuantizedFormat::awq) {
-    quant::decode(awq_of(h), out);
+    quant::decode(quant::Awq{w.rows, w.cols, w.group, typed<std::uint32_t>(h.codes),
+                             typed<std::uint32_t>(h.zeros), typed<std::uint16_t>(h.scales)},
+                  out);
   } else if (w.format == QuantizedFormat::bnb_nf4) {
     quant::BnbNf4 b{w.rows, w.cols, w.group, typed<std::uint8_t>(h.codes)};
     if (h.scales.dtype == DType::f32)

@@ -8,7 +8,7 @@
 #include "cgp/base/text.h"
 #include "cgp/kernels/gemm/api/gemm.h"
 #include "cgp/kernels/quantized_matmul/quantized_gemv.h"
-#include "cgp/kernels/weight_only/weight_only_int4.h"
+#include "cgp/kernels/weight_only/weight_only_tensors.h"
 
 namespace cgp::kernels {
 namespace {
@@ -84,6 +84,12 @@ QuantizedMatmulPlan plan_of(const QuantizedMatmul& p, const runtime::DeviceInfo&
   return plan;
 }
 
+template <class T>
+std::span<const T> host(const View& v) {
+  return {reinterpret_cast<const T*>(v.address),
+          std::size_t(v.elements)};  // NOLINT(performance-no-int-to-ptr)
+}
+
 }  // namespace
 
 std::optional<WeightFormat> packed_format(QuantizedFormat f) {
@@ -93,8 +99,45 @@ std::optional<WeightFormat> packed_format(QuantizedFormat f) {
 }
 
 std::optional<WeightFormat> packed_format(const QuantizedWeight& w) {
+  if (w.format == QuantizedFormat::bnb_nf4)
+    return w.group == 64 && w.cols % 64 == 0 ? std::optional(WeightFormat::nf4) : std::nullopt;
   if (w.format != QuantizedFormat::gptq && w.format != QuantizedFormat::awq) return packed_format(w.format);
   return w.g_idx.given ? std::nullopt : int4_format(w.group);
+}
+
+void pack_weight(const QuantizedWeight& w, std::span<std::byte> packed) {
+  check(w, "pack_weight");
+  const auto f = packed_format(w);
+  if (!f)
+    throw Unsupported(
+        {text::cat("this weight of ", name(w.format), " cannot be packed"),
+         {},
+         "packed weights are q4_0, q8_0, q4_k, q5_k, q6_k, gptq and awq with groups of 32, 64 or "
+         "128 in order, bnb_nf4 with blocks of 64",
+         "use the weight as it is: it is dequantised for each product"});
+  if (w.format == QuantizedFormat::gptq)
+    return pack_weights(quant::Gptq{.rows = w.rows,
+                                    .cols = w.cols,
+                                    .group = w.group,
+                                    .qweight = host<std::uint32_t>(w.codes),
+                                    .qzeros = host<std::uint32_t>(w.zeros),
+                                    .scales = host<std::uint16_t>(w.scales),
+                                    .zeros_minus_one = w.zeros_minus_one},
+                        packed);
+  if (w.format == QuantizedFormat::awq)
+    return pack_weights(quant::Awq{w.rows, w.cols, w.group, host<std::uint32_t>(w.codes),
+                                   host<std::uint32_t>(w.zeros), host<std::uint16_t>(w.scales)},
+                        packed);
+  if (w.format != QuantizedFormat::bnb_nf4)
+    return pack_weights(*f, w.rows, w.cols, host<std::byte>(w.codes), packed);
+  quant::BnbNf4 b{w.rows, w.cols, w.group, host<std::uint8_t>(w.codes)};
+  if (w.scales.dtype == DType::f32)
+    b.absmax = host<float>(w.scales);
+  else
+    b.absmax_codes = host<std::uint8_t>(w.scales), b.absmax_table = host<float>(w.absmax_table),
+    b.absmax_scales = host<float>(w.absmax_scales), b.absmax_block = w.absmax_block,
+    b.absmax_offset = w.absmax_offset;
+  pack_weights(b, packed);
 }
 
 QuantizedMatmulPlan quantized_matmul_plan(const QuantizedMatmul& p, const runtime::DeviceInfo& d) {

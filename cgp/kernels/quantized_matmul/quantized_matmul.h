@@ -35,8 +35,11 @@ struct QuantizedMatmulPlan {
 };
 /// The format of packed weights; none: weight_only does not have it. Blocks: q4_0, q8_0, q4_k, q5_k and q6_k.
 std::optional<WeightFormat> packed_format(QuantizedFormat f);
-/// And GPTQ and AWQ with groups of 32, 64 or 128 inputs, without g_idx.
+/// And GPTQ and AWQ with groups of 32, 64 or 128 inputs, without g_idx, and NF4 with blocks of 64 in rows of whole blocks.
 std::optional<WeightFormat> packed_format(const QuantizedWeight& w);
+/// The views of `host` are addresses of host memory. ArgumentError where they do not fit the weight or `packed` is not of packed_bytes();
+/// Unsupported without a packed_format().
+void pack_weight(const QuantizedWeight& host, std::span<std::byte> packed);
 /// The selector: a function of formats, shapes and the device. Views need types and layouts alone.
 QuantizedMatmulPlan quantized_matmul_plan(const QuantizedMatmul& p, const runtime::DeviceInfo& d);
 /// ArgumentError naming the argument that does not fit; nothing is written then.

@@ -8,22 +8,22 @@
 #include "cgp/kernels/dequantize/dequantize_ref.h"
 #include "cgp/kernels/quantized_matmul/quantized_gemv.h"
 #include "cgp/kernels/quantized_matmul/quantized_matmul_ref.h"
-#include "cgp/kernels/weight_only/weight_only_int4.h"
 
 namespace cgp::kernels {
 namespace {
 
 using row::Expected, row::TensorCase;
 
-std::vector<std::byte> packed(const HostWeight& h, WeightFormat f) {
-  const auto& w = h.shape;
-  std::vector<std::byte> out(packed_bytes(f, w.rows, w.cols));
-  if (block_format(w.format))
-    pack_weights(f, w.rows, w.cols, h.codes.bytes, out);
-  else if (w.format == QuantizedFormat::awq)
-    pack_weights(awq_of(h), out);
-  else
-    pack_weights(gptq_of(h), out);
+HostArray packed(const HostWeight& h, WeightFormat f) {
+  QuantizedWeight w = h.shape;
+  const auto view = [](const HostArray& a) {
+    return a.shape.empty()
+               ? View{}
+               : View(reinterpret_cast<std::uint64_t>(a.bytes.data()), a.size(), a.dtype, false, nullptr);
+  };
+  w.codes = view(h.codes), w.scales = view(h.scales), w.zeros = view(h.zeros);
+  HostArray out(DType::u8, {packed_bytes(f, w.rows, w.cols)});
+  pack_weight(w, out.bytes);
   return out;
 }
 
@@ -66,11 +66,7 @@ std::unique_ptr<Case> prepare(const runtime::Device& device, const Options& o,
   p.x = c->input("x", input_or_random(given, "x", type, {p.m, k}, seed + 7));
   p.y = c->output("y", type, {p.m, n});
   const auto order = packed_format(p.weight);
-  if (order && o.flag("packed")) {
-    HostArray a(DType::u8, {packed_bytes(*order, w.rows, w.cols)});
-    a.bytes = packed(*host, *order);
-    p.packed = c->input("packed", a);
-  }
+  if (order && o.flag("packed")) p.packed = c->input("packed", packed(*host, *order));
   const auto plan = quantized_matmul_plan(p, device.info());
   if (plan.workspace) p.workspace = c->workspace(DType::u8, plan.workspace);
   c->flops = 2 * double(p.m) * double(n) * double(k);

@@ -19,7 +19,7 @@ using Bytes = runtime::Buffer<std::uint8_t>;
 double stored_bytes(WeightFormat f, std::uint64_t n, std::uint64_t k) {
   const auto& l = layout(f);
   const double size = double(n) * double(k);
-  return l.file_bytes ? size / l.file_block * l.file_bytes : size / 2 + size / l.group * 2.5;
+  return l.file_bytes ? size / l.file_block * l.file_bytes : size / 2 + size / l.group * (l.table ? 4 : 2.5);
 }
 
 /// Any bytes of a checkpoint's size, as GPTQ has them.
@@ -64,7 +64,7 @@ void run_all(BenchTable& b) {
               {"cgp", [&](runtime::Stream& st) { weight_wgmma_gemm(st, p); }}, {"gemm", multiply}};
           Dequantize d = int4_weight(f, s.n, s.k, w.address(), b.device().backend().get());
           d.out = View(dense.address(), s.n * s.k, DType::bf16, true, b.device().backend().get());
-          if (!l.file_bytes)
+          if (l.has_zeros)
             contenders.push_back(
                 {"dequantised", [&](runtime::Stream& st) { dequantize(st, d), multiply(st); }});
           b.run(on_wgmma, weight_wgmma_variant(weight_wgmma_config(p, b.device().info().sm_count)).name,

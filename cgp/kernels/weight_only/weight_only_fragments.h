@@ -5,12 +5,14 @@
 //   codes    an integer q < 128 is or-ed into the mantissa of 128 (bf16), q < 1024 into that of 1024 (f16): exact, one
 //            instruction for two. Eight bits in bf16 are two such terms, 128 + (q & 127) and 128 + (q & 128). What that
 //            adds, and the zero point, is offset(): the kernel starts each sum at -offset() * sum of x, times what zero_factor()
-//            says where each group has a zero point of its own.
+//            says where each group has a zero point of its own. Of NF4 a code names one of 16 numbers of the type.
 #include <vector>
 
+#include "cgp/base/float16.h"
 #include "cgp/dsl/kernel.h"
 #include "cgp/dsl/mma/mma.h"
 #include "cgp/kernels/weight_only/weight_only_layout.h"
+#include "cgp/quant/blocks.h"
 
 namespace cgp::kernels::weight_only_impl {
 
@@ -47,6 +49,7 @@ class WeightTile {
   }
 
   static float offset(const WeightLayout& l) {
+    if (l.table) return 0;
     const float added = kHalf ? 1024.f : l.bits == 8 ? 256.f : 128.f;
     return added + float(l.zero);
   }
@@ -56,7 +59,7 @@ class WeightTile {
   /// has been loaded.
   void load(int step) {
     load_codes(step);
-    const int columns = l_.loaded_columns(), words = l_.super_scale ? 4 : columns / l_.group;
+    const int columns = l_.loaded_columns(), words = l_.super_scale || l_.table ? 4 : columns / l_.group;
     if (step * 64 % columns) return;
     scales_ = row_words(scales_at() + step * 64 / columns * 32, 4 * words, words);
     if (l_.has_zeros) zeros_ = row_words(zeros_at() + step * 64 / columns * 2, 2 * l_.groups(), words / 2);
@@ -82,6 +85,7 @@ class WeightTile {
 
   /// The scale of a group of the step (number in the step) in row g + 8 h.
   Val<f32> scale(int group, int h) const {
+    if (l_.table) return bits<f32>(scales_[std::size_t(2 * loaded_group(group) + h)]);
     if (!l_.super_scale) return half_to_float(scales_[std::size_t(loaded_group(group))], h);
     return integer_scale(group, h) * d_[std::size_t(h)];
   }
@@ -108,7 +112,9 @@ class WeightTile {
     QuadScales s;
     for (int h = 0; h < 2; ++h)
       for (int i = 0; i < (l_.group == 16 ? 4 : 2); ++i) {
-        if (!l_.super_scale)
+        if (l_.table)
+          s.scale.push_back(bits<f32>(w[h]));
+        else if (!l_.super_scale)
           s.scale.push_back(half_to_float(w[i], h));
         else if (l_.has_min)
           s.scale.push_back(byte_to_float(w[i], 2 * h, 0)),
@@ -123,7 +129,7 @@ class WeightTile {
   Val<f32> minimum(int group, int h) const {
     return byte_to_float(scales_[std::size_t(loaded_group(group))], 2 * h + 1, 0) * dmin_[std::size_t(h)];
   }
-  /// q - zero of columns 32 j + 16 half ... of the step in row g + 8 h, exact: two registers.
+  /// q - zero (exact; of a table, its number) of columns 32 j + 16 half ... of the step in row g + 8 h: two registers.
   std::vector<Val<Pair>> integers(int j, int h, int half) const {
     std::vector<Val<Pair>> out;
     if (l_.bits == 8 && !kHalf) {
@@ -132,6 +138,10 @@ class WeightTile {
       for (const auto& v : {w, shr(w, Val<u32>(8))})
         out.push_back(bits<Pair>(lop3<0xea>(v, Val<b32>(0x007f007fu), Val<b32>(0x43004300u))) -
                       bits<Pair>(lop3<0x6a>(v, Val<b32>(0x00800080u), Val<b32>(0x43804380u))));
+      return out;
+    }
+    if (l_.table) {
+      for (const auto& v : floats(2 * j + h, half)) out.push_back(bits<Pair>(v));
       return out;
     }
     const int i = loaded_group(32 * j / l_.group);
@@ -216,6 +226,7 @@ class WeightTile {
       return out;
     }
     const auto& w = low_[std::size_t(of)];
+    if (l_.table) return of_table(half ? shr(w, Val<u32>(16)) : w);
     const Val<b32> magic(kHalf ? 0x64006400u : 0x43004300u);
     for (int pair = 2 * half; pair < 2 * half + 2; ++pair) {
       auto v = std::vector{
@@ -231,6 +242,31 @@ class WeightTile {
       out.push_back(v.back());
     }
     return out;
+  }
+
+  // Four codes in the lowest 16 bits: a prmt looks up a byte of eight numbers, another one chooses among them and the other
+  // eight.
+  static std::vector<Val<b32>> of_table(const Val<b32>& codes) {
+    const auto low = codes & Val<b32>(0x7777u),
+               which = (shr(codes, Val<u32>(1)) & Val<b32>(0x4444u)) | Val<b32>(0x3210u);
+    std::vector<Val<b32>> bytes;
+    for (int byte = 0; byte < 2; ++byte) {
+      std::vector<Val<b32>> eight;
+      for (int first : {0, 8})
+        eight.push_back(prmt(table_word(first, byte), table_word(first + 4, byte), bits<u32>(low)));
+      bytes.push_back(prmt(eight[0], eight[1], bits<u32>(which)));
+    }
+    return {prmt(bytes[0], bytes[1], Val<u32>(0x5140u)), prmt(bytes[0], bytes[1], Val<u32>(0x7362u))};
+  }
+  // A byte of each of four numbers of NF4.
+  static Val<b32> table_word(int first, int byte) {
+    std::uint32_t w = 0;
+    for (int i = 0; i < 4; ++i) {
+      const float v = quant::kNf4[first + i];
+      const std::uint32_t number = kHalf ? cgp::half(v).bits : cgp::bfloat16(v).bits;
+      w |= (number >> (8 * byte) & 255u) << (8 * i);
+    }
+    return Val<b32>(w);
   }
 
   const WeightLayout& l_;

@@ -12,10 +12,11 @@ namespace cgp::kernels {
 namespace {
 
 constexpr WeightLayout kLayouts[] = {
-    {"q4_0", 4, 32, false, false, 8, 32, 18},          {"q8_0", 8, 32, false, false, 128, 32, 34},
-    {"q4_k", 4, 32, true, true, 0, 256, 144},          {"q5_k", 5, 32, true, true, 0, 256, 176},
-    {"q6_k", 6, 16, true, false, 32, 256, 210},        {"int4_g32", 4, 32, false, false, 0, 32, 0, true},
-    {"int4_g64", 4, 64, false, false, 0, 64, 0, true}, {"int4_g128", 4, 128, false, false, 0, 128, 0, true}};
+    {"q4_0", 4, 32, false, false, 8, 32, 18},           {"q8_0", 8, 32, false, false, 128, 32, 34},
+    {"q4_k", 4, 32, true, true, 0, 256, 144},           {"q5_k", 5, 32, true, true, 0, 256, 176},
+    {"q6_k", 6, 16, true, false, 32, 256, 210},         {"int4_g32", 4, 32, false, false, 0, 32, 0, true},
+    {"int4_g64", 4, 64, false, false, 0, 64, 0, true},  {"int4_g128", 4, 128, false, false, 0, 128, 0, true},
+    {"nf4", 4, 64, false, false, 0, 64, 0, false, true}};
 
 using Block = WeightBlock;  // of the file, or 256 columns
 
@@ -66,6 +67,7 @@ Block take_apart(WeightFormat f, const std::uint8_t* p) {
     case WeightFormat::int4_g32:
     case WeightFormat::int4_g64:
     case WeightFormat::int4_g128:
+    case WeightFormat::nf4:
       break;  // in no file
   }
   return b;
@@ -110,7 +112,7 @@ struct TileWriter {
                 w[2 * of + i / 4] |= q << (8 * (i % 2 * 2 + i % 4 / 2));
                 continue;
               }
-              w[of] |= (q & 15) << (4 * pair + 16 * half);
+              w[of] |= (q & 15) << (l.table ? 4 * i : 4 * pair + 16 * half);
               for (int b = 0; b < l.high_bits(); ++b)
                 high[b] |= (q >> (4 + b) & 1) << (4 * of + pair + 16 * half);
             }
@@ -121,7 +123,7 @@ struct TileWriter {
           word(at + std::size_t(words * 128 + b * 128 + lane * 4), high[b]);
       }
     std::uint8_t* s = to + 4 * 128 * l.step_words();
-    const auto put = [&](std::uint16_t v) { std::memcpy(s, &v, 2), s += 2; };
+    const auto put = [&](auto v) { std::memcpy(s, &v, sizeof v), s += sizeof v; };
     if (l.super_scale)
       for (int g = 0; g < 8; ++g)
         for (int h = 0; h < 2; ++h) {
@@ -129,12 +131,16 @@ struct TileWriter {
           if (l.has_min) put(rows[g + 8 * h].dmin);
         }
     const int groups = l.groups(), unit = l.super_scale && !l.has_min ? 2 : 4,
-              each = std::min(groups, 16 / unit);
+              each = std::min(groups, l.table ? 2 : 16 / unit);
     for (int first = 0; first < groups; first += each)
       for (int g = 0; g < 8; ++g)
         for (int i = first; i < first + each; ++i)
           for (int h = 0; h < 2; ++h) {
             const auto& r = rows[g + 8 * h];
+            if (l.table) {
+              put(r.absmax[i]);
+              continue;
+            }
             if (!l.super_scale) {
               put(r.d[i]);
               continue;

@@ -13,6 +13,7 @@ struct WeightBlock {
   std::uint16_t d[8] = {}, dmin = 0;  ///< binary16, of each group, or d[0] of all
   std::uint8_t scale[16] = {}, min[16] = {};
   std::uint8_t zero[8] = {};  ///< of each group; int4
+  float absmax[4] = {};       ///< of each group; NF4
 };
 
 /// `columns`: those of a row from column `first` on; what is not there has the value 0. ArgumentError where `packed` is not of

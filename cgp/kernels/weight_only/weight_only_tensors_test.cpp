@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// int4 weights of GPTQ and AWQ through both kernels, against quant::decode() and sums in double.
-#include "cgp/kernels/weight_only/weight_only_int4.h"
+// int4 of GPTQ and AWQ and NF4 through both kernels, against quant::decode() and sums in double.
+#include "cgp/kernels/weight_only/weight_only_tensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,43 +21,78 @@ using ::testing::HasSubstr;
 
 namespace {
 
-enum class Kind { gptq, gptq_v1, awq };  // v1: zeros are stored less 1
+enum class Kind {
+  gptq,
+  gptq_v1,
+  awq,
+  nf4,
+  nf4_nested
+};  // v1: zeros are stored less 1; nested: absmax is quantised
 
-struct Int4 {
+struct Weight {
   Kind kind;
   std::uint64_t rows, cols, group;
   std::vector<std::uint32_t> qweight, qzeros;
   std::vector<std::uint16_t> scales;
+  std::vector<std::uint8_t> codes, absmax_codes;
+  std::vector<float> absmax, absmax_table, absmax_scales;
 
-  Int4(Kind kind, std::uint64_t rows, std::uint64_t cols, std::uint64_t group)
+  Weight(Kind kind, std::uint64_t rows, std::uint64_t cols, std::uint64_t group = 64)
       : kind(kind), rows(rows), cols(cols), group(group) {
     std::mt19937 r(unsigned(rows + cols + group));
-    for (std::uint64_t i = 0; i < rows * cols / 8; ++i) qweight.push_back(std::uint32_t(r()));
-    for (std::uint64_t i = 0; i < rows * cols / group / 8; ++i) qzeros.push_back(std::uint32_t(r()));
-    for (std::uint64_t i = 0; i < rows * cols / group; ++i)
-      scales.push_back(half(0.001 + 0.01 * double(r() % 1000) / 1000).bits);
+    const auto scale = [&] { return 0.001 + 0.01 * double(r() % 1000) / 1000; };
+    const std::uint64_t groups = rows * cols / group;
+    if (!is_nf4()) {
+      for (std::uint64_t i = 0; i < rows * cols / 8; ++i) qweight.push_back(std::uint32_t(r()));
+      for (std::uint64_t i = 0; i < groups / 8; ++i) qzeros.push_back(std::uint32_t(r()));
+      for (std::uint64_t i = 0; i < groups; ++i) scales.push_back(half(scale()).bits);
+      return;
+    }
+    for (std::uint64_t i = 0; i < rows * cols / 2; ++i) codes.push_back(std::uint8_t(r()));
+    if (kind == Kind::nf4) {
+      for (std::uint64_t i = 0; i < groups; ++i) absmax.push_back(float(scale()));
+      return;
+    }
+    for (std::uint64_t i = 0; i < groups; ++i) absmax_codes.push_back(std::uint8_t(r()));
+    for (int i = 0; i < 256; ++i) absmax_table.push_back(float(i) / 128 - 1);
+    for (std::uint64_t i = 0; i < (groups + 255) / 256; ++i) absmax_scales.push_back(float(scale()));
   }
+  bool is_nf4() const { return kind == Kind::nf4 || kind == Kind::nf4_nested; }
+  WeightFormat format() const { return is_nf4() ? WeightFormat::nf4 : *int4_format(group); }
   quant::Gptq gptq() const { return {rows, cols, group, qweight, qzeros, scales, {}, kind == Kind::gptq_v1}; }
   quant::Awq awq() const { return {rows, cols, group, qweight, qzeros, scales}; }
+  quant::BnbNf4 nf4() const {
+    return {rows, cols, group, codes, absmax, absmax_codes, absmax_table, absmax_scales, 256, 0.02f};
+  }
   std::vector<std::byte> packed() const {
-    std::vector<std::byte> out(packed_bytes(*int4_format(group), rows, cols));
-    kind == Kind::awq ? pack_weights(awq(), out) : pack_weights(gptq(), out);
+    std::vector<std::byte> out(packed_bytes(format(), rows, cols));
+    if (is_nf4())
+      pack_weights(nf4(), out);
+    else if (kind == Kind::awq)
+      pack_weights(awq(), out);
+    else
+      pack_weights(gptq(), out);
     return out;
   }
   std::vector<float> values() const {
     std::vector<float> out(rows * cols);
-    kind == Kind::awq ? decode(awq(), out) : decode(gptq(), out);
+    if (is_nf4())
+      decode(nf4(), out);
+    else if (kind == Kind::awq)
+      decode(awq(), out);
+    else
+      decode(gptq(), out);
     return out;
   }
 };
 
 // wgmma: `terms` of a scale in bf16, 0: the kernel on mma.
-void check(const runtime::Device& device, const Int4& w, DType type, std::uint64_t m, int terms = 0,
+void check(const runtime::Device& device, const Weight& w, DType type, std::uint64_t m, int terms = 0,
            bool gate = false) {
   const auto packed = w.packed();
   const auto values = w.values();
   const auto x = random_array(type, {m * w.cols}, 1);
-  WeightOnlyProblem p{*int4_format(w.group), type, m, w.rows, w.cols};
+  WeightOnlyProblem p{w.format(), type, m, w.rows, w.cols};
   if (gate) p.end = WeightOnlyEnd::gate, p.activation = Activation::relu, p.pdl = true;
   const std::uint64_t columns = p.columns(), ldy = columns + 3;
   HostArray y = random_array(type, {m * ldy}, 2);
@@ -77,8 +112,9 @@ void check(const runtime::Device& device, const Int4& w, DType type, std::uint64
   s.wait();
   y_at.download(y.bytes);
   const double u = unit_roundoff(type), u32 = unit_roundoff(DType::f32);
-  // wgmma rounds a weight to the type and, with one term, its scale before.
-  const double rounding = !terms ? 0 : 1.02 * u * (terms == 1 && type == DType::bf16 ? 2 : 1) + u * u;
+  // wgmma rounds a weight to the type and, with one term, its scale before; numbers of NF4 are rounded to the type.
+  const int roundings = (w.is_nf4() ? 1 : 0) + (!terms ? 0 : terms == 1 || type == DType::f16 ? 2 : 1);
+  const double rounding = 1.02 * u * roundings;
   std::vector<double> xs;
   for (std::uint64_t i = 0; i < m * w.cols; ++i) xs.push_back(x.at(i));
   const auto sum_of = [&](std::uint64_t i, std::uint64_t j, double& bound) {
@@ -87,7 +123,7 @@ void check(const runtime::Device& device, const Int4& w, DType type, std::uint64
       const double v = xs[i * w.cols + e] * double(values[j * w.cols + e]);
       sum += v, size += std::fabs(v);
     }
-    bound = size * (rounding + (terms && type == DType::f16 ? u : 0) + (double(w.cols) + 200) * u32);
+    bound = size * (rounding + (double(w.cols) + 200) * u32);
     return sum;
   };
   double worst = 0;
@@ -110,25 +146,32 @@ void check(const runtime::Device& device, const Int4& w, DType type, std::uint64
                       << w.cols << " terms " << terms;
 }
 
-TEST(weight_int4, few_rows_on_the_emulator) {
+TEST(weight_tensors, few_rows_on_the_emulator) {
   const auto device = runtime::Device::open("emu:sm_90a");
   for (std::uint64_t group : {32, 64, 128})
     for (auto type : {DType::bf16, DType::f16}) {
-      check(device, Int4(Kind::gptq_v1, 40, 640, group), type, 1);
-      check(device, Int4(Kind::awq, 72, 384, group), type, 5);
-      check(device, Int4(Kind::gptq, 24, 256, group), type, 18);
+      check(device, Weight(Kind::gptq_v1, 40, 640, group), type, 1);
+      check(device, Weight(Kind::awq, 72, 384, group), type, 5);
+      check(device, Weight(Kind::gptq, 24, 256, group), type, 18);
     }
-  check(device, Int4(Kind::awq, 48, 512, 128), DType::bf16, 1, 0, true);
+  check(device, Weight(Kind::awq, 48, 512, 128), DType::bf16, 1, 0, true);
+  for (auto type : {DType::bf16, DType::f16}) {
+    check(device, Weight(Kind::nf4, 37, 640), type, 1),
+        check(device, Weight(Kind::nf4_nested, 70, 320), type, 5);
+    check(device, Weight(Kind::nf4, 24, 256), type, 18);
+  }
 }
-TEST(weight_int4, wgmma_on_the_emulator) {
+TEST(weight_tensors, wgmma_on_the_emulator) {
   const auto device = runtime::Device::open("emu:sm_90a");
   for (std::uint64_t group : {32, 64, 128})
     for (auto type : {DType::bf16, DType::f16})
-      check(device, Int4(group == 64 ? Kind::awq : Kind::gptq_v1, 72, 384, group), type, 19, 1);
-  check(device, Int4(Kind::gptq, 72, 256, 128), DType::bf16, 70, 2);
+      check(device, Weight(group == 64 ? Kind::awq : Kind::gptq_v1, 72, 384, group), type, 19, 1);
+  check(device, Weight(Kind::gptq, 72, 256, 128), DType::bf16, 70, 2);
+  check(device, Weight(Kind::nf4_nested, 70, 320), DType::f16, 19, 1);
+  for (int terms : {1, 2}) check(device, Weight(Kind::nf4, 72, 256), DType::bf16, 20, terms);
 }
 
-TEST(weight_int4, right_on_a_gpu) {
+TEST(weight_tensors, right_on_a_gpu) {
   runtime::Device device;
   try {
     device = runtime::Device::open("cuda:0");
@@ -137,20 +180,21 @@ TEST(weight_int4, right_on_a_gpu) {
   }
   for (std::uint64_t group : {32, 64, 128})
     for (auto type : {DType::bf16, DType::f16})
-      for (auto kind : {Kind::gptq_v1, Kind::awq}) {
-        const Int4 w(kind, 328, 1408, group), wide(kind, 72, 7168, group);
+      for (auto kind : {Kind::gptq_v1, Kind::awq, Kind::nf4, Kind::nf4_nested}) {
+        if (group != 64 && kind >= Kind::nf4) continue;
+        const Weight w(kind, 328, 1408, group), wide(kind, 72, 7168, group);
         for (std::uint64_t m : {1, 2, 5, 8, 16, 32}) check(device, w, type, m), check(device, wide, type, m);
         for (std::uint64_t m : {17, 100, 300}) check(device, w, type, m, 1), check(device, wide, type, m, 2);
-        check(device, Int4(kind, 256, 1024, group), type, 1, 0, true);
-        check(device, Int4(kind, 256, 1024, group), type, 40, 1, true);
+        check(device, Weight(kind, 256, 1024, group), type, 1, 0, true);
+        check(device, Weight(kind, 256, 1024, group), type, 40, 1, true);
       }
 }
 
-// What the tensors say, and nothing else: a code, a zero or a scale that moves changes the packed weight.
-TEST(weight_int4, packed_weights_are_the_size_that_is_stated) {
+TEST(weight_tensors, packed_weights_are_the_size_that_is_stated) {
   EXPECT_EQ(packed_bytes(WeightFormat::int4_g128, 4096, 4096) * 8.0 / 4096 / 4096, 4.1875);
   EXPECT_EQ(packed_bytes(WeightFormat::int4_g64, 4096, 4096) * 8.0 / 4096 / 4096, 4.375);
   EXPECT_EQ(packed_bytes(WeightFormat::int4_g32, 4096, 4096) * 8.0 / 4096 / 4096, 4.75);
+  EXPECT_EQ(packed_bytes(WeightFormat::nf4, 4096, 4096) * 8.0 / 4096 / 4096, 4.5);
 }
 
 template <class E, class F>
@@ -162,8 +206,8 @@ std::string message(const F& f) {
   }
   return "";
 }
-TEST(weight_int4, what_cannot_be_packed_is_named) {
-  const Int4 w(Kind::gptq, 16, 128, 64), odd(Kind::awq, 16, 128, 16);
+TEST(weight_tensors, what_cannot_be_packed_is_named) {
+  const Weight w(Kind::gptq, 16, 128, 64), odd(Kind::awq, 16, 128, 16);
   std::vector<std::byte> to(packed_bytes(WeightFormat::int4_g64, 16, 128));
   EXPECT_FALSE(int4_format(16));
   EXPECT_THAT(message<Unsupported>([&] { pack_weights(odd.awq(), to); }), HasSubstr("group = 16"));
@@ -179,6 +223,10 @@ TEST(weight_int4, what_cannot_be_packed_is_named) {
   EXPECT_THAT(message<ArgumentError>([&] { pack_weights(g, to); }), HasSubstr("packed weights have"));
   g.scales = g.scales.first(3);
   EXPECT_THAT(message<ArgumentError>([&] { pack_weights(g, to); }), HasSubstr("scales must have"));
+  const Weight nf4(Kind::nf4, 16, 160, 32), cut(Kind::nf4, 16, 96);
+  EXPECT_THAT(message<Unsupported>([&] { pack_weights(nf4.nf4(), to); }),
+              HasSubstr("block = 32, cols = 160"));
+  EXPECT_THAT(message<Unsupported>([&] { pack_weights(cut.nf4(), to); }), HasSubstr("block = 64, cols = 96"));
   WeightOnlyProblem p{WeightFormat::int4_g128, DType::bf16, 1, 64, 4160, 256, 0, 256, 256, 0};
   EXPECT_THAT(reject(p), HasSubstr("k = 4160 is no multiple of a group of 128"));
   EXPECT_THAT(reject_wgmma(p), HasSubstr("k = 4160 is no multiple of a group of 128"));
@@ -186,15 +234,17 @@ TEST(weight_int4, what_cannot_be_packed_is_named) {
   EXPECT_THROW(pack_weights(WeightFormat::int4_g64, 16, 128, {}, to), ArgumentError);
 }
 
-TEST(weight_int4, names_round_trip_and_variants_assemble) {
+TEST(weight_tensors, names_round_trip_and_variants_assemble) {
   std::vector<Variant> all;
-  for (auto f : {WeightFormat::int4_g32, WeightFormat::int4_g64, WeightFormat::int4_g128})
-    for (auto type : {DType::bf16, DType::f16}) {
-      for (std::uint64_t m : {1, 8, 32})
-        all.push_back(weight_only_variant(weight_only_config({f, type, m, 4096, 4096}, 132)));
-      for (std::uint64_t m : {64, 256})
-        all.push_back(weight_wgmma_variant(weight_wgmma_config({f, type, m, 4096, 4096}, 132)));
-    }
+  for (auto [f, type] : {std::pair{WeightFormat::int4_g32, DType::f16},
+                         {WeightFormat::int4_g64, DType::bf16},
+                         {WeightFormat::int4_g128, DType::bf16},
+                         {WeightFormat::nf4, DType::bf16},
+                         {WeightFormat::nf4, DType::f16}}) {
+    for (std::uint64_t m : {1, 16})
+      all.push_back(weight_only_variant(weight_only_config({f, type, m, 4096, 4096}, 132)));
+    all.push_back(weight_wgmma_variant(weight_wgmma_config({f, type, 64, 4096, 4096}, 132)));
+  }
   for (const auto& v : all)
     EXPECT_EQ(
         v.config->round_trip(v.name.starts_with("weight_wgmma") ? "weight_wgmma" : "weight_only", v.name),

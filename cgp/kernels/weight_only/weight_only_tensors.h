@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// int4 weights of GPTQ and AWQ in the order of weight_only_layout.h: the same codes, zeros and scales, nothing rounded. Groups of 32, 64
-// or 128 inputs; 4.19 (128) to 4.75 bits a weight.
+// Weights whose codes and scales are separate tensors, in the order of weight_only_layout.h: the same codes, zeros and scales, nothing
+// rounded. int4 of GPTQ and AWQ, groups of 32, 64 or 128 inputs: 4.19 (128) to 4.75 bits a weight. NF4 of bitsandbytes, blocks of 64: 4.5;
+// absmax that is quantised itself is decoded to f32.
 #include <optional>
 
 #include "cgp/kernels/weight_only/weight_only_layout.h"
@@ -16,5 +17,7 @@ std::optional<WeightFormat> int4_format(std::uint64_t group);
 /// not col / group (act-order): such weights are dequantised for each product.
 void pack_weights(const quant::Gptq& w, std::span<std::byte> packed);
 void pack_weights(const quant::Awq& w, std::span<std::byte> packed);
+/// Unsupported for blocks that are not of 64 or that go over the end of a row.
+void pack_weights(const quant::BnbNf4& w, std::span<std::byte> packed);
 
 }  // namespace cgp::kernels

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cgp/kernels/weight_only/weight_only_int4.h"
+#include "cgp/kernels/weight_only/weight_only_tensors.h"
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
@@ -73,6 +73,24 @@ void pack_weights(const quant::Awq& w, std::span<std::byte> packed) {
       [&](std::uint64_t row, std::uint64_t g) {
         return nibble(w.qzeros[(g * w.rows + row) / 8], kPlace[row % 8]);
       });
+}
+
+void pack_weights(const quant::BnbNf4& w, std::span<std::byte> packed) {
+  const auto absmax = quant::absmax(w);
+  if (w.block != 64 || w.cols % 64)
+    throw Unsupported({"NF4: packed weights have blocks of 64 inputs, and rows of whole blocks",
+                       {},
+                       text::cat("block = ", w.block, ", cols = ", w.cols),
+                       "use the weight as it is: it is dequantised for each product"});
+  pack_tiles(WeightFormat::nf4, w.rows, w.cols, packed, [&](std::uint64_t row, std::uint64_t first) {
+    WeightBlock b;
+    for (std::uint64_t i = 0; i < 256 && first + i < w.cols; ++i) {
+      const std::uint64_t at = row * w.cols + first + i;
+      b.code[i] = at % 2 ? w.codes[at / 2] & 15 : w.codes[at / 2] >> 4;
+      if (i % 64 == 0) b.absmax[i / 64] = absmax[at / 64];
+    }
+    return b;
+  });
 }
 
 }  // namespace cgp::kernels
