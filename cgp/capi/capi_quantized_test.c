@@ -87,7 +87,7 @@ static void check_packed(cgp_quantized_weight* w, const float* decoded) {
   for (int i = 0; i < COLS; ++i) half_x[i] = 0x3f80; /* 1 */
   cgp_tensor tx = put(CGP_BF16, 2, 1, COLS, half_x), ty = put(CGP_BF16, 2, 1, ROWS, NULL);
   OK(cgp_quantized_matmul_workspace(stream, &tx, w, 0, NULL, &ty, &bytes));
-  CHECK((bytes == 0) == (on.compute_capability == 90));
+  CHECK(bytes == 0 || on.compute_capability != 90);
   if (!bytes) {
     OK(cgp_quantized_matmul(stream, &tx, w, 0, NULL, NULL, &ty));
     get(&ty, half_y, sizeof half_y);

@@ -50,6 +50,11 @@ struct WeightOnlyProblem {
   /// x / sqrt(mean(x^2) + eps) * norm.
   std::uint64_t norm = 0;
   float eps = 1e-6f;
+  /// Experts of a mixture, on wgmma: 0 is one weight; else as many packed weights [n, k] one after the other, and group g has the rows of x
+  /// and y from ends[g - 1] to ends[g], numbers of 32 (wide_ends: 64) bits on the device, as grouped_gemm has them. Rows behind the
+  /// last end are left alone; m are all rows.
+  std::uint64_t groups = 0, ends = 0;
+  bool wide_ends = false;
 
   std::uint64_t columns() const { return end == WeightOnlyEnd::gate ? n / 2 : n; }  ///< of y
 };

@@ -7,6 +7,7 @@
 #include "cgp/kernels/bench/table_bench.h"
 #include "cgp/kernels/dequantize/dequantize.h"
 #include "cgp/kernels/gemm/api/gemm.h"
+#include "cgp/kernels/grouped_gemm/grouped_gemm.h"
 #include "cgp/kernels/weight_only/weight_only.h"
 #include "cgp/kernels/weight_only/weight_only_wgmma.h"
 
@@ -77,6 +78,36 @@ void run_all(BenchTable& b) {
     }
 }
 
+// Experts of a mixture, ragged rows, beside grouped_gemm with their weights in bf16.
+void run_groups(BenchTable& b) {
+  struct Shape {
+    std::uint64_t groups, n, k;
+  };
+  RandomOperands random(b.device());
+  for (const Shape& s : {Shape{8, 14336, 4096}, {64, 2816, 2048}, {128, 1536, 2048}})
+    for (WeightFormat f : {WeightFormat::q4_0, WeightFormat::q4_k, WeightFormat::int4_g128})
+      for (std::uint64_t m : {64, 512, 4096}) {
+        const auto name =
+            text::cat("weight_grouped/", layout(f).name, "/", s.groups, "x", m, "x", s.n, "x", s.k);
+        if (!b.wanted(name)) continue;
+        const auto ends_host = ragged_ends(s.groups, m, "ragged", 1);
+        auto ends = b.device().upload<std::uint64_t>(ends_host);
+        Bytes w = random(DType::bf16, s.groups * packed_bytes(f, s.n, s.k) / 2 + 8, 1),
+              dense = random(DType::bf16, s.groups * s.n * s.k, 3), x = random(DType::bf16, m * s.k, 2),
+              y(b.device(), m * s.n * 2);
+        WeightOnlyProblem p{f, DType::bf16, m, s.n, s.k, x.address(), 0, w.address(), y.address(), 0};
+        p.groups = s.groups, p.ends = ends.address(), p.wide_ends = true;
+        const GroupedProblem g{
+            .trans_b = true, .groups = s.groups, .rows = m, .n = s.n, .k = s.k, .wide_ends = true};
+        b.run(name, weight_wgmma_variant(weight_wgmma_config(p, b.device().info().sm_count)).name,
+              2 * double(m) * double(s.n) * double(s.k), double(s.groups) * stored_bytes(f, s.n, s.k),
+              {{"cgp", [&](runtime::Stream& st) { weight_wgmma_gemm(st, p); }},
+               {"grouped_gemm", [&](runtime::Stream& st) {
+                  grouped_gemm(st, g, {x.address(), dense.address(), y.address(), ends.address()});
+                }}});
+      }
+}
+
 // Configs of the kernel on wgmma that are worth a measurement.
 std::vector<WeightWgmmaConfig> wgmma_configs(const WeightOnlyProblem& p) {
   std::vector<WeightWgmmaConfig> out;
@@ -126,6 +157,6 @@ void run_sweep(BenchTable& b) {
 
 int main(int argc, char** argv) {
   return cgp::kernels::bench_main("cgp_weight_only_bench", argc, argv, 15, [](cgp::kernels::BenchTable& b) {
-    cgp::kernels::run_all(b), cgp::kernels::run_sweep(b);
+    cgp::kernels::run_all(b), cgp::kernels::run_groups(b), cgp::kernels::run_sweep(b);
   });
 }

@@ -139,6 +139,7 @@ std::string reject_end(const WeightOnlyProblem& p) {
 std::string reject(const WeightOnlyProblem& p) {
   if (p.type != DType::f16 && p.type != DType::bf16)
     return text::cat("type = ", name(p.type), ": x and y are f16 or bf16");
+  if (p.groups) return "groups: they are multiplied on wgmma";
   if (p.m > kWeightOnlyMaxRows)
     return text::cat("m = ", p.m, ": at most ", kWeightOnlyMaxRows, " rows of x are possible");
   if (!p.k || p.k % 32 || p.k > 0x7fffff00)
