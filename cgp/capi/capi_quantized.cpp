@@ -164,7 +164,7 @@ cgp_status cgp_quantized_weight_load(cgp_device* device, const char* format, uin
       runtime::detail::copy_to_device(to, host.data());
     };
     upload(from, made->codes_memory, w.codes);
-    const auto order = kernels::packed_format(w.format);
+    const auto order = kernels::packed_format(w);
     if (packed && order && device->device.info().cc() == 90) {
       std::vector<std::byte> copy(kernels::packed_bytes(*order, rows, cols));
       kernels::pack_weights(*order, rows, cols, from, copy);

@@ -539,7 +539,7 @@ CGP_API cgp_status cgp_quantized_packed_bytes(const char* format, uint64_t rows,
                                               uint64_t* bytes);
 CGP_API cgp_status cgp_quantized_pack(const char* format, uint64_t rows, uint64_t cols, const void* blocks,
                                       uint64_t bytes, void* packed, uint64_t packed_bytes);
-/* The same of a weight whose tensors lie in host memory (cgp_quantized_weight_new with such addresses): those formats, gptq and awq with
+/* The same of a weight whose tensors lie in host memory (cgp_quantized_weight_new with such addresses): those formats, nf4, mxfp4 and iq4_nl, gptq and awq with
  * groups of 32, 64 or 128 inputs and no g_idx, bnb_nf4 with blocks of 64 in rows of whole blocks. Without `packed` *bytes becomes the size,
  * 0 for other weights; with it *bytes is that size. Sizes and, of separate tensors, scales are checked. */
 CGP_API cgp_status cgp_quantized_weight_pack(cgp_quantized_weight* host, void* packed, uint64_t* bytes);

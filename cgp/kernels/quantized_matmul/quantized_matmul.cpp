@@ -99,6 +99,9 @@ std::optional<WeightFormat> packed_format(QuantizedFormat f) {
 }
 
 std::optional<WeightFormat> packed_format(const QuantizedWeight& w) {
+  if (w.format == QuantizedFormat::nf4) return WeightFormat::nf4;
+  if (w.format == QuantizedFormat::mxfp4) return WeightFormat::mxfp4;
+  if (w.format == QuantizedFormat::iq4_nl) return WeightFormat::iq4_nl;
   if (w.format == QuantizedFormat::bnb_nf4)
     return w.group == 64 && w.cols % 64 == 0 ? std::optional(WeightFormat::nf4) : std::nullopt;
   if (w.format != QuantizedFormat::gptq && w.format != QuantizedFormat::awq) return packed_format(w.format);
@@ -109,12 +112,12 @@ void pack_weight(const QuantizedWeight& w, std::span<std::byte> packed) {
   check(w, "pack_weight");
   const auto f = packed_format(w);
   if (!f)
-    throw Unsupported(
-        {text::cat("this weight of ", name(w.format), " cannot be packed"),
-         {},
-         "packed weights are q4_0, q8_0, q4_k, q5_k, q6_k, gptq and awq with groups of 32, 64 or "
-         "128 in order, bnb_nf4 with blocks of 64",
-         "use the weight as it is: it is dequantised for each product"});
+    throw Unsupported({text::cat("this weight of ", name(w.format), " cannot be packed"),
+                       {},
+                       "packed weights are q4_0, q8_0, q4_k, q5_k, q6_k, nf4, mxfp4, iq4_nl, gptq and awq "
+                       "with groups of 32, "
+                       "64 or 128 in order, bnb_nf4 with blocks of 64",
+                       "use the weight as it is: it is dequantised for each product"});
   if (w.format == QuantizedFormat::gptq)
     return pack_weights(quant::Gptq{.rows = w.rows,
                                     .cols = w.cols,

@@ -33,9 +33,9 @@ struct QuantizedMatmulPlan {
   std::uint64_t workspace = 0;  ///< bytes
   std::string why;
 };
-/// The format of packed weights; none: weight_only does not have it. Blocks: q4_0, q8_0, q4_k, q5_k and q6_k.
+/// The format of packed weights; none: weight_only does not have it. Those that a device packs: q4_0, q8_0, q4_k, q5_k and q6_k.
 std::optional<WeightFormat> packed_format(QuantizedFormat f);
-/// And GPTQ and AWQ with groups of 32, 64 or 128 inputs, without g_idx, and NF4 with blocks of 64 in rows of whole blocks.
+/// And, packed on the host alone, blocks of nf4, mxfp4 and iq4_nl, GPTQ and AWQ with groups of 32, 64 or 128 inputs, without g_idx, and NF4 with blocks of 64 in rows of whole blocks.
 std::optional<WeightFormat> packed_format(const QuantizedWeight& w);
 /// The views of `host` are addresses of host memory. ArgumentError where they do not fit the weight or `packed` is not of packed_bytes();
 /// Unsupported without a packed_format().

@@ -20,7 +20,7 @@ using Bytes = runtime::Buffer<std::uint8_t>;
 double stored_bytes(WeightFormat f, std::uint64_t n, std::uint64_t k) {
   const auto& l = layout(f);
   const double size = double(n) * double(k);
-  return l.file_bytes ? size / l.file_block * l.file_bytes : size / 2 + size / l.group * (l.table ? 4 : 2.5);
+  return l.file_bytes ? size / l.file_block * l.file_bytes : size / 2 + size / l.group * 2.5;
 }
 
 /// Any bytes of a checkpoint's size, as GPTQ has them.

@@ -5,7 +5,7 @@
 //   codes    an integer q < 128 is or-ed into the mantissa of 128 (bf16), q < 1024 into that of 1024 (f16): exact, one
 //            instruction for two. Eight bits in bf16 are two such terms, 128 + (q & 127) and 128 + (q & 128). What that
 //            adds, and the zero point, is offset(): the kernel starts each sum at -offset() * sum of x, times what zero_factor()
-//            says where each group has a zero point of its own. Of NF4 a code names one of 16 numbers of the type.
+//            says where each group has a zero point of its own. With a table a code names one of 16 numbers of the type.
 #include <vector>
 
 #include "cgp/base/float16.h"
@@ -49,7 +49,7 @@ class WeightTile {
   }
 
   static float offset(const WeightLayout& l) {
-    if (l.table) return 0;
+    if (l.table != WeightTable::none) return 0;
     const float added = kHalf ? 1024.f : l.bits == 8 ? 256.f : 128.f;
     return added + float(l.zero);
   }
@@ -59,7 +59,8 @@ class WeightTile {
   /// has been loaded.
   void load(int step) {
     load_codes(step);
-    const int columns = l_.loaded_columns(), words = l_.super_scale || l_.table ? 4 : columns / l_.group;
+    const int columns = l_.loaded_columns(),
+              words = l_.super_scale || l_.wide_scales() ? 4 : columns / l_.group;
     if (step * 64 % columns) return;
     scales_ = row_words(scales_at() + step * 64 / columns * 32, 4 * words, words);
     if (l_.has_zeros) zeros_ = row_words(zeros_at() + step * 64 / columns * 2, 2 * l_.groups(), words / 2);
@@ -85,8 +86,8 @@ class WeightTile {
 
   /// The scale of a group of the step (number in the step) in row g + 8 h.
   Val<f32> scale(int group, int h) const {
-    if (l_.table) return bits<f32>(scales_[std::size_t(2 * loaded_group(group) + h)]);
-    if (!l_.super_scale) return half_to_float(scales_[std::size_t(loaded_group(group))], h);
+    if (l_.wide_scales()) return bits<f32>(scales_[std::size_t(2 * loaded_group(group) + h)]);
+    if (!l_.super_scale) return narrow_scale(scales_[std::size_t(loaded_group(group))], h);
     return integer_scale(group, h) * d_[std::size_t(h)];
   }
   /// The same without d; formats with a d of their own for 256 columns.
@@ -112,10 +113,10 @@ class WeightTile {
     QuadScales s;
     for (int h = 0; h < 2; ++h)
       for (int i = 0; i < (l_.group == 16 ? 4 : 2); ++i) {
-        if (l_.table)
+        if (l_.wide_scales())
           s.scale.push_back(bits<f32>(w[h]));
         else if (!l_.super_scale)
-          s.scale.push_back(half_to_float(w[i], h));
+          s.scale.push_back(narrow_scale(w[i], h));
         else if (l_.has_min)
           s.scale.push_back(byte_to_float(w[i], 2 * h, 0)),
               s.minimum.push_back(byte_to_float(w[i], 2 * h + 1, 0));
@@ -140,7 +141,7 @@ class WeightTile {
                       bits<Pair>(lop3<0x6a>(v, Val<b32>(0x00800080u), Val<b32>(0x43804380u))));
       return out;
     }
-    if (l_.table) {
+    if (l_.table != WeightTable::none) {
       for (const auto& v : floats(2 * j + h, half)) out.push_back(bits<Pair>(v));
       return out;
     }
@@ -180,6 +181,11 @@ class WeightTile {
     else
       out.push_back(from.ld());
     return out;
+  }
+  /// One of the two scales of 16 bits in a word.
+  Val<f32> narrow_scale(const Val<b32>& w, int h) const {
+    if (l_.table != WeightTable::e2m1) return half_to_float(w, h);
+    return bits<f32>(h ? w & Val<b32>(0xffff0000u) : shl(w, Val<u32>(16)));
   }
   Val<f32> zero_factor_of(const Val<b32>& w, int byte) const {
     const float added = offset(l_);
@@ -226,7 +232,7 @@ class WeightTile {
       return out;
     }
     const auto& w = low_[std::size_t(of)];
-    if (l_.table) return of_table(half ? shr(w, Val<u32>(16)) : w);
+    if (l_.table != WeightTable::none) return of_table(half ? shr(w, Val<u32>(16)) : w);
     const Val<b32> magic(kHalf ? 0x64006400u : 0x43004300u);
     for (int pair = 2 * half; pair < 2 * half + 2; ++pair) {
       auto v = std::vector{
@@ -246,7 +252,7 @@ class WeightTile {
 
   // Four codes in the lowest 16 bits: a prmt looks up a byte of eight numbers, another one chooses among them and the other
   // eight.
-  static std::vector<Val<b32>> of_table(const Val<b32>& codes) {
+  std::vector<Val<b32>> of_table(const Val<b32>& codes) const {
     const auto low = codes & Val<b32>(0x7777u),
                which = (shr(codes, Val<u32>(1)) & Val<b32>(0x4444u)) | Val<b32>(0x3210u);
     std::vector<Val<b32>> bytes;
@@ -258,11 +264,13 @@ class WeightTile {
     }
     return {prmt(bytes[0], bytes[1], Val<u32>(0x5140u)), prmt(bytes[0], bytes[1], Val<u32>(0x7362u))};
   }
-  // A byte of each of four numbers of NF4.
-  static Val<b32> table_word(int first, int byte) {
+  // A byte of each of four numbers of the table.
+  Val<b32> table_word(int first, int byte) const {
     std::uint32_t w = 0;
     for (int i = 0; i < 4; ++i) {
-      const float v = quant::kNf4[first + i];
+      const float v = l_.table == WeightTable::nf4    ? quant::kNf4[first + i]
+                      : l_.table == WeightTable::e2m1 ? float(quant::kE2m1Doubled[first + i])
+                                                      : float(quant::kIq4[first + i]);
       const std::uint32_t number = kHalf ? cgp::half(v).bits : cgp::bfloat16(v).bits;
       w |= (number >> (8 * byte) & 255u) << (8 * i);
     }

@@ -11,12 +11,17 @@
 namespace cgp::kernels {
 namespace {
 
-constexpr WeightLayout kLayouts[] = {
-    {"q4_0", 4, 32, false, false, 8, 32, 18},           {"q8_0", 8, 32, false, false, 128, 32, 34},
-    {"q4_k", 4, 32, true, true, 0, 256, 144},           {"q5_k", 5, 32, true, true, 0, 256, 176},
-    {"q6_k", 6, 16, true, false, 32, 256, 210},         {"int4_g32", 4, 32, false, false, 0, 32, 0, true},
-    {"int4_g64", 4, 64, false, false, 0, 64, 0, true},  {"int4_g128", 4, 128, false, false, 0, 128, 0, true},
-    {"nf4", 4, 64, false, false, 0, 64, 0, false, true}};
+constexpr WeightLayout kLayouts[] = {{"q4_0", 4, 32, false, false, 8, 32, 18},
+                                     {"q8_0", 8, 32, false, false, 128, 32, 34},
+                                     {"q4_k", 4, 32, true, true, 0, 256, 144},
+                                     {"q5_k", 5, 32, true, true, 0, 256, 176},
+                                     {"q6_k", 6, 16, true, false, 32, 256, 210},
+                                     {"int4_g32", 4, 32, false, false, 0, 32, 0, true},
+                                     {"int4_g64", 4, 64, false, false, 0, 64, 0, true},
+                                     {"int4_g128", 4, 128, false, false, 0, 128, 0, true},
+                                     {"nf4", 4, 64, false, false, 0, 64, 36, false, WeightTable::nf4},
+                                     {"mxfp4", 4, 32, false, false, 0, 32, 17, false, WeightTable::e2m1},
+                                     {"iq4_nl", 4, 32, false, false, 0, 32, 18, false, WeightTable::iq4}};
 
 using Block = WeightBlock;  // of the file, or 256 columns
 
@@ -34,6 +39,7 @@ Block take_apart(WeightFormat f, const std::uint8_t* p) {
   Block b;
   switch (f) {
     case WeightFormat::q4_0:
+    case WeightFormat::iq4_nl:
       b.d[0] = u16(p);
       for (int i = 0; i < 16; ++i) b.code[i] = p[2 + i] & 15, b.code[16 + i] = p[2 + i] >> 4;
       break;
@@ -64,10 +70,17 @@ Block take_apart(WeightFormat f, const std::uint8_t* p) {
             b.code[128 * h + 32 * t + l] = std::uint8_t(nibble | (p[128 + 32 * h + l] >> (2 * t) & 3) << 4);
           }
       break;
+    case WeightFormat::nf4:
+      std::memcpy(b.absmax, p, 4);
+      for (int i = 0; i < 64; ++i) b.code[i] = i % 2 ? p[4 + i / 2] & 15 : p[4 + i / 2] >> 4;
+      break;
+    case WeightFormat::mxfp4:  // half of 2^(p[0] - 127)
+      b.d[0] = std::uint16_t(p[0] > 1 ? (p[0] - 1) << 7 : 0x20 << p[0]);
+      for (int i = 0; i < 16; ++i) b.code[i] = p[1 + i] & 15, b.code[16 + i] = p[1 + i] >> 4;
+      break;
     case WeightFormat::int4_g32:
     case WeightFormat::int4_g64:
     case WeightFormat::int4_g128:
-    case WeightFormat::nf4:
       break;  // in no file
   }
   return b;
@@ -85,6 +98,7 @@ Block columns_of(WeightFormat f, const std::uint8_t* row, std::uint64_t k, std::
     if (l.file_block == 256) return b;
     std::copy_n(b.code, l.file_block, out.code + i * l.file_block);
     out.d[i] = b.d[0];
+    if (l.wide_scales()) out.absmax[i] = b.absmax[0];
   }
   return out;
 }
@@ -112,7 +126,7 @@ struct TileWriter {
                 w[2 * of + i / 4] |= q << (8 * (i % 2 * 2 + i % 4 / 2));
                 continue;
               }
-              w[of] |= (q & 15) << (l.table ? 4 * i : 4 * pair + 16 * half);
+              w[of] |= (q & 15) << (l.table != WeightTable::none ? 4 * i : 4 * pair + 16 * half);
               for (int b = 0; b < l.high_bits(); ++b)
                 high[b] |= (q >> (4 + b) & 1) << (4 * of + pair + 16 * half);
             }
@@ -131,13 +145,13 @@ struct TileWriter {
           if (l.has_min) put(rows[g + 8 * h].dmin);
         }
     const int groups = l.groups(), unit = l.super_scale && !l.has_min ? 2 : 4,
-              each = std::min(groups, l.table ? 2 : 16 / unit);
+              each = std::min(groups, l.wide_scales() ? 2 : 16 / unit);
     for (int first = 0; first < groups; first += each)
       for (int g = 0; g < 8; ++g)
         for (int i = first; i < first + each; ++i)
           for (int h = 0; h < 2; ++h) {
             const auto& r = rows[g + 8 * h];
-            if (l.table) {
+            if (l.wide_scales()) {
               put(r.absmax[i]);
               continue;
             }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// int4 of GPTQ and AWQ and NF4 through both kernels, against quant::decode() and sums in double.
+// int4 of GPTQ and AWQ, NF4, MXFP4 and IQ4_NL through both kernels, against quant::decode() and sums in double.
 #include "cgp/kernels/weight_only/weight_only_tensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <random>
 
 #include "cgp/base/error.h"
@@ -13,6 +14,7 @@
 #include "cgp/kernels/common/array.h"
 #include "cgp/kernels/weight_only/weight_only_pack.h"
 #include "cgp/kernels/weight_only/weight_only_wgmma.h"
+#include "cgp/quant/decode.h"
 #include "cgp/testing/kernel_test.h"
 
 using namespace cgp;
@@ -21,13 +23,8 @@ using ::testing::HasSubstr;
 
 namespace {
 
-enum class Kind {
-  gptq,
-  gptq_v1,
-  awq,
-  nf4,
-  nf4_nested
-};  // v1: zeros are stored less 1; nested: absmax is quantised
+// v1: zeros are stored less 1; nested: absmax is quantised; the last three are blocks, as in GGUF files.
+enum class Kind { gptq, gptq_v1, awq, nf4, nf4_nested, nf4_blocks, mxfp4, iq4_nl };
 
 struct Weight {
   Kind kind;
@@ -42,6 +39,19 @@ struct Weight {
     std::mt19937 r(unsigned(rows + cols + group));
     const auto scale = [&] { return 0.001 + 0.01 * double(r() % 1000) / 1000; };
     const std::uint64_t groups = rows * cols / group;
+    if (is_blocks()) {
+      const auto& l = layout(format());
+      codes.resize(rows * cols / std::uint64_t(l.file_block) * std::uint64_t(l.file_bytes));
+      for (auto& c : codes) c = std::uint8_t(r());
+      for (std::size_t at = 0; at < codes.size(); at += std::size_t(l.file_bytes)) {
+        const float wide = float(scale());
+        const auto narrow = half(scale()).bits;
+        if (kind == Kind::nf4_blocks) std::memcpy(&codes[at], &wide, 4);
+        if (kind == Kind::iq4_nl) std::memcpy(&codes[at], &narrow, 2);
+        if (kind == Kind::mxfp4) codes[at] = std::uint8_t(at ? 118 + r() % 4 : 1);  // and a subnormal scale
+      }
+      return;
+    }
     if (!is_nf4()) {
       for (std::uint64_t i = 0; i < rows * cols / 8; ++i) qweight.push_back(std::uint32_t(r()));
       for (std::uint64_t i = 0; i < groups / 8; ++i) qzeros.push_back(std::uint32_t(r()));
@@ -57,8 +67,13 @@ struct Weight {
     for (int i = 0; i < 256; ++i) absmax_table.push_back(float(i) / 128 - 1);
     for (std::uint64_t i = 0; i < (groups + 255) / 256; ++i) absmax_scales.push_back(float(scale()));
   }
-  bool is_nf4() const { return kind == Kind::nf4 || kind == Kind::nf4_nested; }
-  WeightFormat format() const { return is_nf4() ? WeightFormat::nf4 : *int4_format(group); }
+  bool is_blocks() const { return kind >= Kind::nf4_blocks; }
+  bool is_nf4() const { return kind >= Kind::nf4 && kind <= Kind::nf4_blocks; }
+  WeightFormat format() const {
+    if (kind == Kind::mxfp4 || kind == Kind::iq4_nl)
+      return kind == Kind::mxfp4 ? WeightFormat::mxfp4 : WeightFormat::iq4_nl;
+    return is_nf4() ? WeightFormat::nf4 : *int4_format(group);
+  }
   quant::Gptq gptq() const { return {rows, cols, group, qweight, qzeros, scales, {}, kind == Kind::gptq_v1}; }
   quant::Awq awq() const { return {rows, cols, group, qweight, qzeros, scales}; }
   quant::BnbNf4 nf4() const {
@@ -66,7 +81,9 @@ struct Weight {
   }
   std::vector<std::byte> packed() const {
     std::vector<std::byte> out(packed_bytes(format(), rows, cols));
-    if (is_nf4())
+    if (is_blocks())
+      pack_weights(format(), rows, cols, std::as_bytes(std::span(codes)), out);
+    else if (is_nf4())
       pack_weights(nf4(), out);
     else if (kind == Kind::awq)
       pack_weights(awq(), out);
@@ -76,7 +93,9 @@ struct Weight {
   }
   std::vector<float> values() const {
     std::vector<float> out(rows * cols);
-    if (is_nf4())
+    if (is_blocks())
+      decode(quant::format_named(layout(format()).name), std::as_bytes(std::span(codes)), out);
+    else if (is_nf4())
       decode(nf4(), out);
     else if (kind == Kind::awq)
       decode(awq(), out);
@@ -159,6 +178,8 @@ TEST(weight_tensors, few_rows_on_the_emulator) {
     check(device, Weight(Kind::nf4, 37, 640), type, 1),
         check(device, Weight(Kind::nf4_nested, 70, 320), type, 5);
     check(device, Weight(Kind::nf4, 24, 256), type, 18);
+    for (auto kind : {Kind::nf4_blocks, Kind::mxfp4, Kind::iq4_nl})
+      check(device, Weight(kind, 37, 320), type, 1), check(device, Weight(kind, 21, 576), type, 9);
   }
 }
 TEST(weight_tensors, wgmma_on_the_emulator) {
@@ -168,6 +189,8 @@ TEST(weight_tensors, wgmma_on_the_emulator) {
       check(device, Weight(group == 64 ? Kind::awq : Kind::gptq_v1, 72, 384, group), type, 19, 1);
   check(device, Weight(Kind::gptq, 72, 256, 128), DType::bf16, 70, 2);
   check(device, Weight(Kind::nf4_nested, 70, 320), DType::f16, 19, 1);
+  for (auto kind : {Kind::mxfp4, Kind::iq4_nl})
+    for (auto type : {DType::bf16, DType::f16}) check(device, Weight(kind, 70, 320), type, 19, 1);
   for (int terms : {1, 2}) check(device, Weight(Kind::nf4, 72, 256), DType::bf16, 20, terms);
 }
 
@@ -180,7 +203,7 @@ TEST(weight_tensors, right_on_a_gpu) {
   }
   for (std::uint64_t group : {32, 64, 128})
     for (auto type : {DType::bf16, DType::f16})
-      for (auto kind : {Kind::gptq_v1, Kind::awq, Kind::nf4, Kind::nf4_nested}) {
+      for (auto kind : {Kind::gptq_v1, Kind::awq, Kind::nf4, Kind::nf4_nested, Kind::mxfp4, Kind::iq4_nl}) {
         if (group != 64 && kind >= Kind::nf4) continue;
         const Weight w(kind, 328, 1408, group), wide(kind, 72, 7168, group);
         for (std::uint64_t m : {1, 2, 5, 8, 16, 32}) check(device, w, type, m), check(device, wide, type, m);
@@ -230,7 +253,8 @@ TEST(weight_tensors, what_cannot_be_packed_is_named) {
   WeightOnlyProblem p{WeightFormat::int4_g128, DType::bf16, 1, 64, 4160, 256, 0, 256, 256, 0};
   EXPECT_THAT(reject(p), HasSubstr("k = 4160 is no multiple of a group of 128"));
   EXPECT_THAT(reject_wgmma(p), HasSubstr("k = 4160 is no multiple of a group of 128"));
-  EXPECT_THAT(reject(WeightPack{WeightFormat::int4_g64, 16, 256, 16, 0, 16}), HasSubstr("has no blocks"));
+  EXPECT_THAT(reject(WeightPack{WeightFormat::int4_g64, 16, 256, 16, 0, 16}),
+              HasSubstr("packed on the host"));
   EXPECT_THROW(pack_weights(WeightFormat::int4_g64, 16, 128, {}, to), ArgumentError);
 }
 
@@ -240,7 +264,9 @@ TEST(weight_tensors, names_round_trip_and_variants_assemble) {
                          {WeightFormat::int4_g64, DType::bf16},
                          {WeightFormat::int4_g128, DType::bf16},
                          {WeightFormat::nf4, DType::bf16},
-                         {WeightFormat::nf4, DType::f16}}) {
+                         {WeightFormat::nf4, DType::f16},
+                         {WeightFormat::mxfp4, DType::bf16},
+                         {WeightFormat::iq4_nl, DType::bf16}}) {
     for (std::uint64_t m : {1, 16})
       all.push_back(weight_only_variant(weight_only_config({f, type, m, 4096, 4096}, 132)));
     all.push_back(weight_wgmma_variant(weight_wgmma_config({f, type, 64, 4096, 4096}, 132)));
