@@ -164,7 +164,7 @@ cgp_status cgp_quantized_weight_load(cgp_device* device, const char* format, uin
       runtime::detail::copy_to_device(to, host.data());
     };
     upload(from, made->codes_memory, w.codes);
-    const auto order = kernels::packed_format(w.format);
+    const auto order = kernels::packed_format(w);
     if (packed && order && device->device.info().cc() == 90) {
       std::vector<std::byte> copy(kernels::packed_bytes(*order, rows, cols));
       kernels::pack_weights(*order, rows, cols, from, copy);
@@ -298,6 +298,15 @@ cgp_status cgp_quantized_pack(const char* format, uint64_t rows, uint64_t cols, 
     if (packed_bytes) capi::require(packed, "packed");
     kernels::pack_weights(f, rows, cols, capi::host_bytes(blocks, bytes),
                           {static_cast<std::byte*>(packed), std::size_t(packed_bytes)});
+  });
+}
+cgp_status cgp_quantized_weight_pack(cgp_quantized_weight* host, void* packed, uint64_t* bytes) {
+  return capi::guarded([&] {
+    capi::require(host, "host"), capi::require(bytes, "bytes");
+    const auto& w = host->weight;
+    if (packed) return kernels::pack_weight(w, {static_cast<std::byte*>(packed), std::size_t(*bytes)});
+    const auto f = kernels::packed_format(w);
+    *bytes = f ? kernels::packed_bytes(*f, w.rows, w.cols) : 0;
   });
 }
 

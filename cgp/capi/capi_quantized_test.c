@@ -77,6 +77,58 @@ static void check_product(cgp_quantized_weight* w, const float* decoded, int tra
   cgp_free(device, tx.address), cgp_free(device, ty.address), cgp_free(device, room.address);
 }
 
+/* One row of ones in bf16: no workspace where the product of packed weights is there. */
+static void check_packed(cgp_quantized_weight* w, const float* decoded) {
+  uint16_t half_x[COLS], half_y[ROWS];
+  uint64_t bytes = 0;
+  cgp_device_info on;
+  on.size = sizeof on;
+  OK(cgp_device_get_info(device, &on));
+  for (int i = 0; i < COLS; ++i) half_x[i] = 0x3f80; /* 1 */
+  cgp_tensor tx = put(CGP_BF16, 2, 1, COLS, half_x), ty = put(CGP_BF16, 2, 1, ROWS, NULL);
+  OK(cgp_quantized_matmul_workspace(stream, &tx, w, 0, NULL, &ty, &bytes));
+  CHECK(bytes == 0 || on.compute_capability != 90);
+  if (!bytes) {
+    OK(cgp_quantized_matmul(stream, &tx, w, 0, NULL, NULL, &ty));
+    get(&ty, half_y, sizeof half_y);
+    for (int j = 0; j < ROWS; ++j) {
+      const uint32_t bits = (uint32_t)half_y[j] << 16;
+      float y;
+      double sum = 0;
+      memcpy(&y, &bits, 4);
+      for (int e = 0; e < COLS; ++e) sum += (double)decoded[j * COLS + e];
+      CHECK(fabs((double)y - sum) < 0.01 * fabs(sum) + 0.01);
+    }
+  }
+  BAD(cgp_quantized_matmul(stream, &tx, w, 1, NULL, NULL, &ty), "its last dimension must be 24");
+  cgp_free(device, tx.address), cgp_free(device, ty.address);
+}
+/* The weight in host memory, packed there, beside the one on the device. */
+static void check_packed_int4(const cgp_tensor* t_codes, cgp_quantized_options o, const uint32_t* codes,
+                              const uint32_t* zeros, const uint16_t* scales, const float* decoded) {
+  static unsigned char packed[65536];
+  uint64_t bytes = 1;
+  cgp_quantized_weight *host = NULL, *w = NULL;
+  cgp_tensor h_codes = *t_codes, h_zeros = *o.zeros, h_scales = *o.scales;
+  h_codes.address = (uint64_t)(uintptr_t)codes, h_zeros.address = (uint64_t)(uintptr_t)zeros;
+  h_scales.address = (uint64_t)(uintptr_t)scales;
+  cgp_quantized_options on_host = o;
+  on_host.zeros = &h_zeros, on_host.scales = &h_scales;
+  OK(cgp_quantized_weight_new("gptq", ROWS, COLS, &h_codes, &on_host, &host));
+  OK(cgp_quantized_weight_pack(host, NULL, &bytes));
+  CHECK(bytes > ROWS * COLS / 2 && bytes <= sizeof packed);
+  --bytes;
+  BAD(cgp_quantized_weight_pack(host, packed, &bytes), "packed weights have");
+  ++bytes;
+  OK(cgp_quantized_weight_pack(host, packed, &bytes));
+  cgp_quantized_weight_free(host);
+  cgp_tensor t = put(CGP_U8, 1, 1, (int64_t)bytes, packed);
+  o.packed = &t;
+  OK(cgp_quantized_weight_new("gptq", ROWS, COLS, t_codes, &o, &w));
+  check_packed(w, decoded);
+  cgp_quantized_weight_free(w), cgp_free(device, t.address);
+}
+
 static void test_loaded(void) {
   static float values[ROWS * COLS], decoded[ROWS * COLS], out[ROWS * COLS];
   static unsigned char blocks[ROWS * COLS];
@@ -119,27 +171,8 @@ static void test_loaded(void) {
   CHECK(!memcmp(out, decoded + 19 * COLS, 5 * COLS * sizeof *out));
   BAD(cgp_dequantize(stream, w, 20, NULL, &t), "rows must be rows of the weight");
   check_product(w, decoded, 0), check_product(w, decoded, 1);
-
-  /* One row of bf16: no workspace where the product for few rows is there. */
-  uint16_t half_x[COLS], half_y[ROWS];
-  for (int i = 0; i < COLS; ++i) half_x[i] = 0x3f80; /* 1 */
-  cgp_tensor tx = put(CGP_BF16, 2, 1, COLS, half_x), ty = put(CGP_BF16, 2, 1, ROWS, NULL);
-  OK(cgp_quantized_matmul_workspace(stream, &tx, w, 0, NULL, &ty, &bytes));
-  CHECK((bytes == 0) == (on.compute_capability == 90));
-  if (!bytes) {
-    OK(cgp_quantized_matmul(stream, &tx, w, 0, NULL, NULL, &ty));
-    get(&ty, half_y, sizeof half_y);
-    for (int j = 0; j < ROWS; ++j) {
-      const uint32_t bits = (uint32_t)half_y[j] << 16;
-      float y;
-      double sum = 0;
-      memcpy(&y, &bits, 4);
-      for (int e = 0; e < COLS; ++e) sum += (double)decoded[j * COLS + e];
-      CHECK(fabs((double)y - sum) < 0.01 * fabs(sum) + 0.01);
-    }
-  }
-  BAD(cgp_quantized_matmul(stream, &tx, w, 1, NULL, NULL, &ty), "its last dimension must be 24");
-  cgp_free(device, t.address), cgp_free(device, tx.address), cgp_free(device, ty.address);
+  check_packed(w, decoded);
+  cgp_free(device, t.address);
   cgp_quantized_weight_free(w), cgp_quantized_weight_free(NULL);
 }
 
@@ -174,6 +207,9 @@ static void test_tensors(void) {
   int32_t flag = 0;
   get(&error_flag, &flag, sizeof flag);
   CHECK(flag == 0);
+  cgp_quantized_weight_free(w), w = NULL;
+  check_packed_int4(&t_codes, o, codes, zeros, scales, decoded);
+  OK(cgp_quantized_weight_new("gptq", ROWS, COLS, &t_codes, &o, &w));
   scales[5] = 0x7e00;
   OK(cgp_upload(device, t_scales.address, scales, sizeof scales));
   OK(cgp_dequantize(stream, w, 0, &error_flag, &t));

@@ -481,7 +481,7 @@ typedef struct {
   const cgp_tensor* g_idx; /* gptq, optional: s32 [cols], the group of each input (act-order) */
   const cgp_tensor *absmax_table,
       *absmax_scales;       /* bnb_nf4 with scales of u8: f32 [256], f32 [ceil(blocks / absmax_block)] */
-  const cgp_tensor* packed; /* optional: what cgp_quantized_pack() made, for sm_90 */
+  const cgp_tensor* packed; /* optional: what cgp_quantized_weight_pack() made, for sm_90 */
   uint64_t group;           /* inputs that share a scale; bnb_nf4: elements that share an absmax */
   int32_t zeros_minus_one;  /* gptq: zeros hold zero - 1 */
   uint64_t absmax_block;    /* 0: 256 */
@@ -539,6 +539,10 @@ CGP_API cgp_status cgp_quantized_packed_bytes(const char* format, uint64_t rows,
                                               uint64_t* bytes);
 CGP_API cgp_status cgp_quantized_pack(const char* format, uint64_t rows, uint64_t cols, const void* blocks,
                                       uint64_t bytes, void* packed, uint64_t packed_bytes);
+/* The same of a weight whose tensors lie in host memory (cgp_quantized_weight_new with such addresses): those formats, nf4, mxfp4 and iq4_nl, gptq and awq with
+ * groups of 32, 64 or 128 inputs and no g_idx, bnb_nf4 with blocks of 64 in rows of whole blocks. Without `packed` *bytes becomes the size,
+ * 0 for other weights; with it *bytes is that size. Sizes and, of separate tensors, scales are checked. */
+CGP_API cgp_status cgp_quantized_weight_pack(cgp_quantized_weight* host, void* packed, uint64_t* bytes);
 
 /* ---- optimizers: a step over all tensors of a model, in launches that wait for nothing: cgp_optimizer_norm (where gradients are
  * clipped or checked), cgp_optimizer_control, cgp_optimizer_update (one for each pair of types). The tables lie in memory of the

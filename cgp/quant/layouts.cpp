@@ -114,7 +114,10 @@ std::vector<float> absmax_of(const Checker& c, const BnbNf4& w, std::uint64_t bl
   }
   return absmax;
 }
-std::vector<float> checked_absmax(const BnbNf4& w) {
+
+}  // namespace
+
+std::vector<float> absmax(const BnbNf4& w) {
   const Checker c{"NF4"};
   const auto n = c.elements(w.rows, w.cols);
   c.multiple("rows * cols", n, 2);
@@ -122,21 +125,19 @@ std::vector<float> checked_absmax(const BnbNf4& w) {
     bad("NF4: blocks must have an even number of elements", cat("block = ", w.block));
   const std::uint64_t blocks = (n + w.block - 1) / w.block;
   c.size("codes", w.codes.size(), n / 2);
-  auto absmax = absmax_of(c, w, blocks);
-  c.size("absmax", absmax.size(), blocks);
-  c.finite("absmax", std::span<const float>(absmax), [](float v) { return v; });
-  return absmax;
+  auto all = absmax_of(c, w, blocks);
+  c.size("absmax", all.size(), blocks);
+  c.finite("absmax", std::span<const float>(all), [](float v) { return v; });
+  return all;
 }
 
-}  // namespace
-
-void check(const BnbNf4& w) { (void)checked_absmax(w); }
+void check(const BnbNf4& w) { (void)absmax(w); }
 void decode(const BnbNf4& w, std::span<float> values) {
-  const auto absmax = checked_absmax(w);
+  const auto scales = absmax(w);
   Checker{"NF4"}.result(w, values);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const int code = i % 2 ? w.codes[i / 2] & 15 : w.codes[i / 2] >> 4;
-    values[i] = absmax[i / w.block] * kNf4[code];
+    values[i] = scales[i / w.block] * kNf4[code];
   }
 }
 

@@ -6,6 +6,7 @@
 // of range, and scales that are NaN or infinite.
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "cgp/base/dtype.h"
 
@@ -49,6 +50,8 @@ struct BnbNf4 {
   float absmax_offset = 0;  ///< added to each
 };
 void check(const BnbNf4& w);
+/// Of each block; checked as by check().
+std::vector<float> absmax(const BnbNf4& w);
 /// value = absmax * table[code]; absmax = absmax_table[absmax_code] * absmax_scale + absmax_offset.
 void decode(const BnbNf4& w, std::span<float> values);
 

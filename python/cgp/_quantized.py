@@ -2,7 +2,7 @@
 """Quantised weights: from files and checkpoints, their values, their products. NumPy arrays on the emulator, PyTorch tensors on
 their GPU."""
 from . import _core
-from ._runtime import ArgumentError, OnDevice, numpy_device
+from ._runtime import ArgumentError, OnDevice, describe_host, numpy_device
 
 TENSORS = ("codes", "scales", "zeros", "g_idx", "absmax_table", "absmax_scales", "packed")
 
@@ -31,6 +31,12 @@ def _narrow(x, kinds, name, op):
     if kind not in kinds:
         raise ArgumentError(f"{op}: {name} is {kind}; it must be {' or '.join(kinds)}")
     return x.contiguous() if _is_torch(x) else x
+
+
+def _in_order(g_idx, group):
+    import numpy as np
+    host = g_idx.cpu().numpy() if _is_torch(g_idx) else g_idx
+    return bool((host == np.arange(len(host)) // group).all())
 
 
 class QuantizedTensor:
@@ -86,16 +92,15 @@ class QuantizedTensor:
 
     def _pack(self):
         import numpy as np
-        try:
-            size = _core.quantized_packed_bytes(self.format, *self.shape)
-        except ArgumentError:  # a format of separate tensors
-            size = 0
+        if self.format.startswith("fp8"):
+            return None
+        host = [t.cpu().numpy() if _is_torch(t) else t for t in self._tensors[:6]]
+        arguments = (*map(describe_host, host), None, self.format, *self.shape, self._numbers, self._offset)
+        size = _core.quantized_weight_pack(*arguments, 0, 0)
         if not size:
             return None
-        codes = self._tensors[0]
-        codes = codes.cpu().numpy() if _is_torch(codes) else codes
         packed = np.empty(size, np.uint8)
-        _core.quantized_pack(self.format, *self.shape, _address(codes), codes.nbytes, _address(packed), size)
+        _core.quantized_weight_pack(*arguments, _address(packed), size)
         return packed
 
     # ------------------------------------------------------------ where weights come from
@@ -150,6 +155,8 @@ class QuantizedTensor:
             g_idx = _narrow(g_idx, ("int32",), "g_idx", "from_gptq")
             if tuple(g_idx.shape) != (cols,) or (cols and (int(g_idx.min()) < 0 or int(g_idx.max()) >= groups)):
                 raise ArgumentError(f"from_gptq: g_idx must be {cols} numbers from 0 to {groups} - 1")
+            if _in_order(g_idx, cols // groups):
+                g_idx = None  # as checkpoints without act-order have it: such weights can be packed
         return cls._checked(check, "gptq", (rows, cols), {"codes": qweight, "zeros": qzeros, "scales": scales, "g_idx": g_idx},
                             (cols // groups, zeros_minus_one, 256, 128, 128))
 

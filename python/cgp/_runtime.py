@@ -131,6 +131,11 @@ def torch_cpu_device(who):
     return device(_torch_cpu_device)
 
 
+def describe_host(array):
+    """A description of a NumPy array where it is, its elements one after the other; None stays None."""
+    return None if array is None else OnDevice._describe(array.ctypes.data, _code(array.dtype), array.shape)
+
+
 def _code(dtype):
     code = CODES.get(dtype.name)
     if code is None:

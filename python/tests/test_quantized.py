@@ -131,8 +131,35 @@ def test_gptq_and_awq():
         w = QuantizedTensor.from_gptq(*tensors, zeros_minus_one=options.get("minus_one", True))
         assert w.format == "gptq"
         check_products(w, values)
+        assert (w._tensors[-1] is None) == ("act_order" in options)  # packed on sm_90, unless groups are out of order
     *tensors, values = awq()
-    check_products(QuantizedTensor.from_awq(*tensors), values)
+    w = QuantizedTensor.from_awq(*tensors)
+    check_products(w, values)
+    assert w._tensors[-1] is not None
+
+
+def test_group_indices_in_order_are_left_out():
+    qweight, qzeros, scales, _, values = gptq(group=32)
+    w = QuantizedTensor.from_gptq(qweight, qzeros, scales, np.arange(64, dtype=np.int32) // 32)
+    assert w._tensors[3] is None
+    x = rng.standard_normal((20, 64)).astype(np.float16)
+    np.testing.assert_allclose(cgp.matmul(x, w), x.astype(np.float64) @ values.T, atol=4e-3 * 64)
+    assert w._tensors[-1] is not None
+
+
+def test_formats_that_are_packed_on_sm_90():
+    x = rng.standard_normal((20, 128)).astype(np.float16)
+    array = rng.standard_normal((16, 128)).astype(np.float32)
+    codes, absmax, more, _ = nf4(rows=16, cols=128, nested=True)
+    weights = [QuantizedTensor.quantize(array, format) for format in ("q4_0", "q8_0", "int4", "nf4", "mxfp4")]
+    for w in (*weights, QuantizedTensor.from_bnb(codes, absmax, (16, 128), **more)):
+        values = w.dequantize().astype(np.float64)
+        for rows in (1, 20):
+            want = x[:rows].astype(np.float64) @ values.T
+            np.testing.assert_allclose(cgp.matmul(x[:rows], w), want, atol=6e-3 * np.abs(values).max() * 128 ** 0.5)
+        assert w._tensors[-1] is not None, w.format
+    fp8, q2_k = QuantizedTensor.quantize(array, "fp8"), QuantizedTensor.quantize(np.ones((2, 256), np.float32), "q2_k")
+    assert fp8._pack() is None and q2_k._pack() is None
 
 
 def test_bitsandbytes():

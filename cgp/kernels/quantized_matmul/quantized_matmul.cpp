@@ -8,6 +8,7 @@
 #include "cgp/base/text.h"
 #include "cgp/kernels/gemm/api/gemm.h"
 #include "cgp/kernels/quantized_matmul/quantized_gemv.h"
+#include "cgp/kernels/weight_only/weight_only_tensors.h"
 
 namespace cgp::kernels {
 namespace {
@@ -26,7 +27,7 @@ Sizes sizes(const QuantizedMatmul& p) {
 
 WeightOnlyProblem weight_only_problem(const QuantizedMatmul& p) {
   WeightOnlyProblem w;
-  w.format = *packed_format(p.weight.format), w.type = p.x.dtype;
+  w.format = *packed_format(p.weight), w.type = p.x.dtype;
   w.m = p.m, w.n = p.weight.rows, w.k = p.weight.cols;
   w.x = p.x.address, w.ldx = p.x_layout.pitch, w.w = p.packed.address;
   w.y = p.y.address, w.ldy = p.y_layout.pitch;
@@ -35,7 +36,7 @@ WeightOnlyProblem weight_only_problem(const QuantizedMatmul& p) {
 
 /// Why weight_only does not run it; empty: it does.
 std::string reject_weight_only(const QuantizedMatmul& p, const runtime::DeviceInfo& d) {
-  if (!packed_format(p.weight.format)) return text::cat("weight_only has no ", name(p.weight.format));
+  if (!packed_format(p.weight)) return text::cat("weight_only has no ", name(p.weight.format));
   if (d.cc() != 90) return text::cat("weight_only is for sm_90, this is ", d.arch);
   if (p.transposed) return "weight_only sums over the columns of the weight";
   if (!p.packed.given) return "no packed weights";
@@ -54,7 +55,7 @@ QuantizedMatmul checked(QuantizedMatmul p) {
     c.fail("x", "and y cannot have their rows in groups", "inner > 1");
   p.x_layout = c.rows("x", p.x, p.m, k, p.x_layout), p.y_layout = c.rows("y", p.y, p.m, n, p.y_layout);
   if (p.packed.given) {
-    const auto f = packed_format(p.weight.format);
+    const auto f = packed_format(p.weight);
     if (!f) c.fail("packed", text::cat("is nothing of ", name(p.weight.format)), "it was given");
     c.present("packed", p.packed, {DType::u8}, false);
     c.vector("packed", p.packed, packed_bytes(*f, p.weight.rows, p.weight.cols));
@@ -83,12 +84,63 @@ QuantizedMatmulPlan plan_of(const QuantizedMatmul& p, const runtime::DeviceInfo&
   return plan;
 }
 
+template <class T>
+std::span<const T> host(const View& v) {
+  return {reinterpret_cast<const T*>(v.address),
+          std::size_t(v.elements)};  // NOLINT(performance-no-int-to-ptr)
+}
+
 }  // namespace
 
 std::optional<WeightFormat> packed_format(QuantizedFormat f) {
   for (const auto w : kWeightFormats)
     if (layout(w).name == name(f)) return w;
   return {};
+}
+
+std::optional<WeightFormat> packed_format(const QuantizedWeight& w) {
+  if (w.format == QuantizedFormat::nf4) return WeightFormat::nf4;
+  if (w.format == QuantizedFormat::mxfp4) return WeightFormat::mxfp4;
+  if (w.format == QuantizedFormat::iq4_nl) return WeightFormat::iq4_nl;
+  if (w.format == QuantizedFormat::bnb_nf4)
+    return w.group == 64 && w.cols % 64 == 0 ? std::optional(WeightFormat::nf4) : std::nullopt;
+  if (w.format != QuantizedFormat::gptq && w.format != QuantizedFormat::awq) return packed_format(w.format);
+  return w.g_idx.given ? std::nullopt : int4_format(w.group);
+}
+
+void pack_weight(const QuantizedWeight& w, std::span<std::byte> packed) {
+  check(w, "pack_weight");
+  const auto f = packed_format(w);
+  if (!f)
+    throw Unsupported({text::cat("this weight of ", name(w.format), " cannot be packed"),
+                       {},
+                       "packed weights are q4_0, q8_0, q4_k, q5_k, q6_k, nf4, mxfp4, iq4_nl, gptq and awq "
+                       "with groups of 32, "
+                       "64 or 128 in order, bnb_nf4 with blocks of 64",
+                       "use the weight as it is: it is dequantised for each product"});
+  if (w.format == QuantizedFormat::gptq)
+    return pack_weights(quant::Gptq{.rows = w.rows,
+                                    .cols = w.cols,
+                                    .group = w.group,
+                                    .qweight = host<std::uint32_t>(w.codes),
+                                    .qzeros = host<std::uint32_t>(w.zeros),
+                                    .scales = host<std::uint16_t>(w.scales),
+                                    .zeros_minus_one = w.zeros_minus_one},
+                        packed);
+  if (w.format == QuantizedFormat::awq)
+    return pack_weights(quant::Awq{w.rows, w.cols, w.group, host<std::uint32_t>(w.codes),
+                                   host<std::uint32_t>(w.zeros), host<std::uint16_t>(w.scales)},
+                        packed);
+  if (w.format != QuantizedFormat::bnb_nf4)
+    return pack_weights(*f, w.rows, w.cols, host<std::byte>(w.codes), packed);
+  quant::BnbNf4 b{w.rows, w.cols, w.group, host<std::uint8_t>(w.codes)};
+  if (w.scales.dtype == DType::f32)
+    b.absmax = host<float>(w.scales);
+  else
+    b.absmax_codes = host<std::uint8_t>(w.scales), b.absmax_table = host<float>(w.absmax_table),
+    b.absmax_scales = host<float>(w.absmax_scales), b.absmax_block = w.absmax_block,
+    b.absmax_offset = w.absmax_offset;
+  pack_weights(b, packed);
 }
 
 QuantizedMatmulPlan quantized_matmul_plan(const QuantizedMatmul& p, const runtime::DeviceInfo& d) {

@@ -14,7 +14,7 @@ namespace cgp::kernels {
 
 struct QuantizedMatmul {
   QuantizedWeight weight;
-  /// u8 [packed_bytes()] as pack_weights() makes them of weight.codes, optional; formats of packed_format().
+  /// u8 [packed_bytes()] as pack_weights() makes them of the weight, optional; formats of packed_format().
   View packed{};
   bool transposed = false;
   View x, y;                           ///< x: f32, f16 or bf16; y: the same or f32
@@ -33,8 +33,13 @@ struct QuantizedMatmulPlan {
   std::uint64_t workspace = 0;  ///< bytes
   std::string why;
 };
-/// The format of packed weights; none: weight_only does not have it.
+/// The format of packed weights; none: weight_only does not have it. Those that a device packs: q4_0, q8_0, q4_k, q5_k and q6_k.
 std::optional<WeightFormat> packed_format(QuantizedFormat f);
+/// And, packed on the host alone, blocks of nf4, mxfp4 and iq4_nl, GPTQ and AWQ with groups of 32, 64 or 128 inputs, without g_idx, and NF4 with blocks of 64 in rows of whole blocks.
+std::optional<WeightFormat> packed_format(const QuantizedWeight& w);
+/// The views of `host` are addresses of host memory. ArgumentError where they do not fit the weight or `packed` is not of packed_bytes();
+/// Unsupported without a packed_format().
+void pack_weight(const QuantizedWeight& host, std::span<std::byte> packed);
 /// The selector: a function of formats, shapes and the device. Views need types and layouts alone.
 QuantizedMatmulPlan quantized_matmul_plan(const QuantizedMatmul& p, const runtime::DeviceInfo& d);
 /// ArgumentError naming the argument that does not fit; nothing is written then.

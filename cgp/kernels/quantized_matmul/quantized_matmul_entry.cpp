@@ -14,6 +14,19 @@ namespace {
 
 using row::Expected, row::TensorCase;
 
+HostArray packed(const HostWeight& h, WeightFormat f) {
+  QuantizedWeight w = h.shape;
+  const auto view = [](const HostArray& a) {
+    return a.shape.empty()
+               ? View{}
+               : View(reinterpret_cast<std::uint64_t>(a.bytes.data()), a.size(), a.dtype, false, nullptr);
+  };
+  w.codes = view(h.codes), w.scales = view(h.scales), w.zeros = view(h.zeros);
+  HostArray out(DType::u8, {packed_bytes(f, w.rows, w.cols)});
+  pack_weight(w, out.bytes);
+  return out;
+}
+
 std::vector<runtime::KernelImage> ships(std::string_view arch) {
   std::vector<Variant> all;
   DequantizeConfig c{QuantizedFormat::q4_k, DType::bf16};
@@ -52,17 +65,14 @@ std::unique_ptr<Case> prepare(const runtime::Device& device, const Options& o,
   const std::uint64_t k = p.transposed ? w.rows : w.cols, n = p.transposed ? w.cols : w.rows;
   p.x = c->input("x", input_or_random(given, "x", type, {p.m, k}, seed + 7));
   p.y = c->output("y", type, {p.m, n});
-  if (const auto f = packed_format(w.format); f && o.flag("packed")) {
-    HostArray packed(DType::u8, {packed_bytes(*f, w.rows, w.cols)});
-    pack_weights(*f, w.rows, w.cols, host->codes.bytes, packed.bytes);
-    p.packed = c->input("packed", packed);
-  }
+  const auto order = packed_format(p.weight);
+  if (order && o.flag("packed")) p.packed = c->input("packed", packed(*host, *order));
   const auto plan = quantized_matmul_plan(p, device.info());
   if (plan.workspace) p.workspace = c->workspace(DType::u8, plan.workspace);
   c->flops = 2 * double(p.m) * double(n) * double(k);
   c->bytes = weight_bytes + double(p.m * (n + k)) * bytes(type);
   if (plan.weight_only) {
-    const WeightOnlyProblem q{*packed_format(w.format), type, p.m, n, k};
+    const WeightOnlyProblem q{*order, type, p.m, n, k};
     const int sms = std::max(1, device.info().sm_count);
     c->runs({plan.wgmma ? weight_wgmma_variant(weight_wgmma_config(q, sms))
                         : weight_only_variant(weight_only_config(q, sms))},

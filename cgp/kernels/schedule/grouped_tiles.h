@@ -144,6 +144,16 @@ class GroupWalk {
         });
   }
 
+  /// The tile of that number, by the whole warp; not `there`: the groups have fewer tiles, and the rest says nothing.
+  struct Found {
+    GroupTile tile;
+    dsl::Val<dsl::pred> there;
+  };
+  Found find(dsl::Warp& w, const dsl::Val<dsl::u32>& number) {
+    const auto at = window(w, number);
+    return {place(w, at, number), dsl::assume_uniform(at.last > number, over_)};
+  }
+
  private:
   dsl::Val<dsl::u32> tiles(dsl::Warp& w) {
     return dsl::assume_uniform(window(w, dsl::Val<dsl::u32>(0xffffffffu)).last, over_);

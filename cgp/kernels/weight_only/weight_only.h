@@ -50,14 +50,20 @@ struct WeightOnlyProblem {
   /// x / sqrt(mean(x^2) + eps) * norm.
   std::uint64_t norm = 0;
   float eps = 1e-6f;
+  /// Experts of a mixture, on wgmma: 0 is one weight; else as many packed weights [n, k] one after the other, and group g has the rows of x
+  /// and y from ends[g - 1] to ends[g], numbers of 32 (wide_ends: 64) bits on the device, as grouped_gemm has them. Rows behind the
+  /// last end are left alone; m are all rows.
+  std::uint64_t groups = 0, ends = 0;
+  bool wide_ends = false;
 
   std::uint64_t columns() const { return end == WeightOnlyEnd::gate ? n / 2 : n; }  ///< of y
 };
 inline constexpr std::uint64_t kWeightOnlyMaxRows = 32;
 /// Why it cannot run, naming the argument; empty: it can.
 std::string reject(const WeightOnlyProblem& p);
-/// Of the end of a product, on mma and on wgmma.
+/// Of the end of a product, and of its groups, on mma and on wgmma.
 std::string reject_end(const WeightOnlyProblem& p);
+std::string reject_group(const WeightOnlyProblem& p);
 
 inline constexpr std::string_view kWeightOnlyEnds[] = {"", "f32", "add", "gate"};
 inline constexpr std::string_view kWeightOnlyOrders[] = {"", "first", "beside"};
@@ -83,8 +89,7 @@ struct WeightOnlyConfig {
   int smem_kb = 0;     ///< of shared memory that a block takes (WeightOnlySpace); 0: what it needs
   template <class Self, class V>
   static void visit(Self& c, V& v) {
-    static constexpr std::string_view formats[] = {"q4_0", "q8_0", "q4_k", "q5_k", "q6_k"};
-    v.choice("format", formats, c.format), v.type("type", "", c.type),
+    v.choice("format", kWeightFormatNames, c.format), v.type("type", "", c.type),
         v.number("k_tiles", "k_tiles", c.k_tiles);
     v.number("rows", "rows", c.rows), v.number("cluster", "cluster", c.cluster);
     v.number("warps", "warps", c.warps), v.number("share", "share", c.share);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures products of quantised weights on a GPU beside the driver's copy of as many bytes as the weights have in the
-// file, cold L2, medians; from 16 rows on also the kernel on wgmma, beside the bf16 product of gemm.
+// file, cold L2, medians; from 16 rows on also the kernel on wgmma, beside the bf16 product of gemm and, of int4, beside
+// dequantising to bf16 and that product.
 #include "cgp/base/text.h"
 #include "cgp/kernels/bench/operands.h"
 #include "cgp/kernels/bench/table_bench.h"
+#include "cgp/kernels/dequantize/dequantize.h"
 #include "cgp/kernels/gemm/api/gemm.h"
+#include "cgp/kernels/grouped_gemm/grouped_gemm.h"
 #include "cgp/kernels/weight_only/weight_only.h"
 #include "cgp/kernels/weight_only/weight_only_wgmma.h"
 
@@ -13,6 +16,26 @@ namespace {
 
 using Bytes = runtime::Buffer<std::uint8_t>;
 
+// Of the weight in its file or checkpoint.
+double stored_bytes(WeightFormat f, std::uint64_t n, std::uint64_t k) {
+  const auto& l = layout(f);
+  const double size = double(n) * double(k);
+  return l.file_bytes ? size / l.file_block * l.file_bytes : size / 2 + size / l.group * 2.5;
+}
+
+/// Any bytes of a checkpoint's size, as GPTQ has them.
+Dequantize int4_weight(WeightFormat f, std::uint64_t n, std::uint64_t k, std::uint64_t at,
+                       const runtime::Backend* backend) {
+  Dequantize d;
+  auto& w = d.weight;
+  w.format = QuantizedFormat::gptq, w.rows = d.rows = n, w.cols = k, w.group = std::uint64_t(layout(f).group);
+  const std::uint64_t codes = n * k / 2, scales = n * k / w.group * 2;
+  w.codes = View(at, codes / 4, DType::u32, false, backend);
+  w.scales = View(at + codes, scales / 2, DType::f16, false, backend);
+  w.zeros = View(at + codes + scales, scales / 16, DType::u32, false, backend);
+  return d;
+}
+
 void run_all(BenchTable& b) {
   struct Shape {
     std::uint64_t n, k;
@@ -20,9 +43,10 @@ void run_all(BenchTable& b) {
   RandomOperands random(b.device());
   for (const Shape& s :
        {Shape{4096, 4096}, {14336, 4096}, {4096, 14336}, {28672, 8192}, {8192, 28672}, {128256, 4096}})
-    for (WeightFormat f : kWeightFormats) {
+    for (int i = 0; i < int(std::size(kWeightFormatNames)); ++i) {
+      const auto f = WeightFormat(i);
       const auto& l = layout(f);
-      const double bytes = double(s.n) * double(s.k) / l.file_block * l.file_bytes;
+      const double bytes = stored_bytes(f, s.n, s.k);
       Bytes w = random(DType::bf16, packed_bytes(f, s.n, s.k) / 2 + 8, 1);
       CopyPeer copy(b.device(), bytes);
       for (std::uint64_t m : {1, 8, 16, 32, 64, 128, 256, 512, 4096}) {
@@ -33,19 +57,55 @@ void run_all(BenchTable& b) {
         if (m >= 16 && b.wanted(on_wgmma)) {
           GemmProblem g{.type = DType::bf16, .trans_b = true, .m = m, .n = s.n, .k = s.k};
           Bytes dense = random(DType::bf16, s.n * s.k, 3);
+          const auto multiply = [&](runtime::Stream& st) {
+            gemm(st, g, {x.address(), m * s.k, DType::bf16}, {dense.address(), s.n * s.k, DType::bf16},
+                 {y.address(), m * s.n, DType::bf16});
+          };
+          std::vector<measure::Contender> contenders{
+              {"cgp", [&](runtime::Stream& st) { weight_wgmma_gemm(st, p); }}, {"gemm", multiply}};
+          Dequantize d = int4_weight(f, s.n, s.k, w.address(), b.device().backend().get());
+          d.out = View(dense.address(), s.n * s.k, DType::bf16, true, b.device().backend().get());
+          if (l.has_zeros)
+            contenders.push_back(
+                {"dequantised", [&](runtime::Stream& st) { dequantize(st, d), multiply(st); }});
           b.run(on_wgmma, weight_wgmma_variant(weight_wgmma_config(p, b.device().info().sm_count)).name,
-                2 * double(m) * double(s.n) * double(s.k), bytes,
-                {{"cgp", [&](runtime::Stream& st) { weight_wgmma_gemm(st, p); }},
-                 {"gemm", [&](runtime::Stream& st) {
-                    gemm(st, g, {x.address(), m * s.k, DType::bf16},
-                         {dense.address(), s.n * s.k, DType::bf16}, {y.address(), m * s.n, DType::bf16});
-                  }}});
+                2 * double(m) * double(s.n) * double(s.k), bytes, contenders);
         }
         if (!b.wanted(name) || !reject(p).empty()) continue;
         b.run(name, weight_only_variant(weight_only_config(p, b.device().info().sm_count)).name, bytes,
               {{"cgp", [&](runtime::Stream& st) { weight_only_gemm(st, p); }}, copy.contender()});
       }
     }
+}
+
+// Experts of a mixture, ragged rows, beside grouped_gemm with their weights in bf16.
+void run_groups(BenchTable& b) {
+  struct Shape {
+    std::uint64_t groups, n, k;
+  };
+  RandomOperands random(b.device());
+  for (const Shape& s : {Shape{8, 14336, 4096}, {64, 2816, 2048}, {128, 1536, 2048}})
+    for (WeightFormat f : {WeightFormat::q4_0, WeightFormat::q4_k, WeightFormat::int4_g128})
+      for (std::uint64_t m : {64, 512, 4096}) {
+        const auto name =
+            text::cat("weight_grouped/", layout(f).name, "/", s.groups, "x", m, "x", s.n, "x", s.k);
+        if (!b.wanted(name)) continue;
+        const auto ends_host = ragged_ends(s.groups, m, "ragged", 1);
+        auto ends = b.device().upload<std::uint64_t>(ends_host);
+        Bytes w = random(DType::bf16, s.groups * packed_bytes(f, s.n, s.k) / 2 + 8, 1),
+              dense = random(DType::bf16, s.groups * s.n * s.k, 3), x = random(DType::bf16, m * s.k, 2),
+              y(b.device(), m * s.n * 2);
+        WeightOnlyProblem p{f, DType::bf16, m, s.n, s.k, x.address(), 0, w.address(), y.address(), 0};
+        p.groups = s.groups, p.ends = ends.address(), p.wide_ends = true;
+        const GroupedProblem g{
+            .trans_b = true, .groups = s.groups, .rows = m, .n = s.n, .k = s.k, .wide_ends = true};
+        b.run(name, weight_wgmma_variant(weight_wgmma_config(p, b.device().info().sm_count)).name,
+              2 * double(m) * double(s.n) * double(s.k), double(s.groups) * stored_bytes(f, s.n, s.k),
+              {{"cgp", [&](runtime::Stream& st) { weight_wgmma_gemm(st, p); }},
+               {"grouped_gemm", [&](runtime::Stream& st) {
+                  grouped_gemm(st, g, {x.address(), dense.address(), y.address(), ends.address()});
+                }}});
+      }
 }
 
 // Configs of the kernel on wgmma that are worth a measurement.
@@ -97,6 +157,6 @@ void run_sweep(BenchTable& b) {
 
 int main(int argc, char** argv) {
   return cgp::kernels::bench_main("cgp_weight_only_bench", argc, argv, 15, [](cgp::kernels::BenchTable& b) {
-    cgp::kernels::run_all(b), cgp::kernels::run_sweep(b);
+    cgp::kernels::run_all(b), cgp::kernels::run_groups(b), cgp::kernels::run_sweep(b);
   });
 }

@@ -33,7 +33,7 @@ std::uint64_t all_rounds(const WeightOnlyConfig& c, std::uint64_t n, int sms) {
 int WeightOnlyConfig::smem_bytes() const {
   const auto& l = layout(format);
   const int columns = std::max(rows, 8), per_lane = 4 * 4 * y_tiles * columns / 8;
-  const int x = block_tiles() * (512 * rows + l.groups() * 4 * (rows == 1 ? 1 : 2 * rows) +
+  const int x = block_tiles() * (512 * rows + l.parts() * 4 * (rows == 1 ? 1 : 2 * rows) +
                                  (l.has_min && rows > 1 ? 8 * l.groups() * columns : 0));
   const int ring = warps * slots * (y_tiles * l.tile_bytes() + 8);
   return x + ring + (norm ? 4 * warps : 0) + (parts() > 1 ? buffers * rounds * warps * 32 * per_lane : 0) +
@@ -123,6 +123,11 @@ WeightOnlyConfig weight_only_config(const WeightOnlyProblem& p, int sms) {
   return chosen(c, p.n, sms);
 }
 
+std::string reject_group(const WeightOnlyProblem& p) {
+  const auto group = std::uint64_t(layout(p.format).group);
+  return p.k % group ? text::cat("k = ", p.k, " is no multiple of a group of ", group) : std::string();
+}
+
 std::string reject_end(const WeightOnlyProblem& p) {
   if (p.end == WeightOnlyEnd::gate && p.n % 16)
     return text::cat("n = ", p.n, " is no multiple of 16, of which 8 are rows of the gate and 8 of up");
@@ -134,10 +139,12 @@ std::string reject_end(const WeightOnlyProblem& p) {
 std::string reject(const WeightOnlyProblem& p) {
   if (p.type != DType::f16 && p.type != DType::bf16)
     return text::cat("type = ", name(p.type), ": x and y are f16 or bf16");
+  if (p.groups) return "groups: they are multiplied on wgmma";
   if (p.m > kWeightOnlyMaxRows)
     return text::cat("m = ", p.m, ": at most ", kWeightOnlyMaxRows, " rows of x are possible");
   if (!p.k || p.k % 32 || p.k > 0x7fffff00)
     return text::cat("k = ", p.k, " is no multiple of 32 from 32 to 2^31 - 256");
+  if (auto why = reject_group(p); !why.empty()) return why;
   if (p.n > 0x7ffffff0) return text::cat("n = ", p.n, ": less than 2^31 - 16 is possible");
   if (p.norm && (p.m > 1 || p.norm % 16)) return "norm: one row of x, and a weight at a multiple of 16 bytes";
   if (p.x % 16 || p.ldx % 8) return "x and its rows must lie at multiples of 16 bytes";

@@ -4,17 +4,26 @@
 // mma.m16n8k16 and into f32 scales.
 //   codes    an integer q < 128 is or-ed into the mantissa of 128 (bf16), q < 1024 into that of 1024 (f16): exact, one
 //            instruction for two. Eight bits in bf16 are two such terms, 128 + (q & 127) and 128 + (q & 128). What that
-//            adds, and the zero point, is offset(): the kernel starts each sum at -offset() * sum of x.
+//            adds, and the zero point, is offset(): the kernel starts each sum at -offset() * sum of x, times what zero_factor()
+//            says where each group has a zero point of its own. With a table a code names one of 16 numbers of the type.
 #include <vector>
 
+#include "cgp/base/float16.h"
 #include "cgp/dsl/kernel.h"
 #include "cgp/dsl/mma/mma.h"
 #include "cgp/kernels/weight_only/weight_only_layout.h"
+#include "cgp/quant/blocks.h"
 
 namespace cgp::kernels::weight_only_impl {
 
 using namespace dsl;
 
+/// Two bytes 2^n + z of the type, z a byte of w below 2^n.
+template <class T>
+Val<b32> pair_of_byte(const Val<b32>& w, int byte) {
+  const Val<b32> power(std::is_same_v<T, f16> ? 0x64646464u : 0x43434343u);
+  return prmt(w, power, Val<u32>(0x4040u | std::uint32_t(byte) * 0x101u));
+}
 /// An unsigned byte of w, less `bias`, exact.
 inline Val<f32> byte_to_float(const Val<b32>& w, int byte, float bias) {
   return bits<f32>(prmt(w, Val<b32>(0x4b000000u), Val<u32>(0x7440u | std::uint32_t(byte)))) -
@@ -40,19 +49,21 @@ class WeightTile {
   }
 
   static float offset(const WeightLayout& l) {
+    if (l.table != WeightTable::none) return 0;
     const float added = kHalf ? 1024.f : l.bits == 8 ? 256.f : 128.f;
     return added + float(l.zero);
   }
   const std::vector<Val<f32>>& dmin() const { return dmin_; }  ///< of the lane's two rows, g and g + 8
 
-  /// Loads the codes of a step of 64 columns; at even steps the scales of this one and the next.
+  /// Loads the codes of a step of 64 columns; with steps that begin loaded_columns() their scales and zeros. The step before
+  /// has been loaded.
   void load(int step) {
     load_codes(step);
-    if (step % 2 == 0) {
-      const Ptr<shared, b32> groups(base_ + row_ * 16u);
-      scales_.clear();
-      for (const auto& v : groups.at(scales_at() + step / 2 * 32).template ld<4>()) scales_.push_back(v);
-    }
+    const int columns = l_.loaded_columns(),
+              words = l_.super_scale || l_.wide_scales() ? 4 : columns / l_.group;
+    if (step * 64 % columns) return;
+    scales_ = row_words(scales_at() + step * 64 / columns * 32, 4 * words, words);
+    if (l_.has_zeros) zeros_ = row_words(zeros_at() + step * 64 / columns * 2, 2 * l_.groups(), words / 2);
   }
   void load_codes(int step) {
     const Ptr<shared, b32> lanes(base_ + lane_ * 16u), one(base_ + lane_ * 4u);
@@ -75,28 +86,37 @@ class WeightTile {
 
   /// The scale of a group of the step (number in the step) in row g + 8 h.
   Val<f32> scale(int group, int h) const {
-    const int of_pair = step_ % 2 * (64 / l_.group) + group;
-    if (!l_.super_scale) return half_to_float(scales_[std::size_t(of_pair)], h);
+    if (l_.wide_scales()) return bits<f32>(scales_[std::size_t(2 * loaded_group(group) + h)]);
+    if (!l_.super_scale) return narrow_scale(scales_[std::size_t(loaded_group(group))], h);
     return integer_scale(group, h) * d_[std::size_t(h)];
   }
   /// The same without d; formats with a d of their own for 256 columns.
   Val<f32> integer_scale(int group, int h) const {
-    const int of_pair = step_ % 2 * (64 / l_.group) + group;
+    const int of_pair = loaded_group(group);
     if (l_.has_min) return byte_to_float(scales_[std::size_t(of_pair)], 2 * h, 0);
     return byte_to_float(scales_[std::size_t(of_pair / 2)], of_pair % 2 * 2 + h, 128);
   }
-  /// Scales and minima of groups 2 c and 2 c + 1 (16 columns a group: 4 c to 4 c + 3) of rows g and g + 8, without d and dmin.
+  /// What the zero of a group of the step multiplies offset() by, in row g + 8 h: 1 + zero / offset(), exact.
+  Val<f32> zero_factor(int group, int h) const {
+    const int i = loaded_group(group);
+    return zero_factor_of(zeros_[std::size_t(i / 2)], i % 2 * 2 + h);
+  }
+  /// Scales, minima and zero_factor() of columns 64 c and 64 c + 32 (16 columns a group: of the four groups) of rows g and
+  /// g + 8, without d and dmin.
   struct QuadScales {
-    std::vector<Val<f32>> scale, minimum;  ///< [h][group]
+    std::vector<Val<f32>> scale, minimum, zero_factor;  ///< [h][32 columns or group]
   };
   QuadScales quad_scales(const Val<u32>& quad) const {
+    if (l_.has_zeros) return quad_scales_and_zeros(quad);
     const Ptr<shared, b32> here(base_ + row_ * 16u + quad / 2u * 128u + quad % 2u * 8u);
     const auto w = here.at(scales_at()).template ld<2>();
     QuadScales s;
     for (int h = 0; h < 2; ++h)
       for (int i = 0; i < (l_.group == 16 ? 4 : 2); ++i) {
-        if (!l_.super_scale)
-          s.scale.push_back(half_to_float(w[i], h));
+        if (l_.wide_scales())
+          s.scale.push_back(bits<f32>(w[h]));
+        else if (!l_.super_scale)
+          s.scale.push_back(narrow_scale(w[i], h));
         else if (l_.has_min)
           s.scale.push_back(byte_to_float(w[i], 2 * h, 0)),
               s.minimum.push_back(byte_to_float(w[i], 2 * h + 1, 0));
@@ -108,10 +128,9 @@ class WeightTile {
   const std::vector<Val<f32>>& d() const { return d_; }  ///< as dmin()
   /// What row g + 8 h subtracts in a group of the step; formats that have minima.
   Val<f32> minimum(int group, int h) const {
-    return byte_to_float(scales_[std::size_t(step_ % 2 * (64 / l_.group) + group)], 2 * h + 1, 0) *
-           dmin_[std::size_t(h)];
+    return byte_to_float(scales_[std::size_t(loaded_group(group))], 2 * h + 1, 0) * dmin_[std::size_t(h)];
   }
-  /// q - zero of columns 32 j + 16 half ... of the step in row g + 8 h, exact: two registers.
+  /// q - zero (exact; of a table, its number) of columns 32 j + 16 half ... of the step in row g + 8 h: two registers.
   std::vector<Val<Pair>> integers(int j, int h, int half) const {
     std::vector<Val<Pair>> out;
     if (l_.bits == 8 && !kHalf) {
@@ -122,7 +141,14 @@ class WeightTile {
                       bits<Pair>(lop3<0x6a>(v, Val<b32>(0x00800080u), Val<b32>(0x43804380u))));
       return out;
     }
-    const Val<b32> zero(((kHalf ? 0x6400u : 0x4300u) + std::uint32_t(l_.zero)) * 0x10001u);
+    if (l_.table != WeightTable::none) {
+      for (const auto& v : floats(2 * j + h, half)) out.push_back(bits<Pair>(v));
+      return out;
+    }
+    const int i = loaded_group(32 * j / l_.group);
+    const Val<b32> zero = l_.has_zeros
+                              ? pair_of_byte<T>(zeros_[std::size_t(i / 2)], i % 2 * 2 + h)
+                              : Val<b32>(((kHalf ? 0x6400u : 0x4300u) + std::uint32_t(l_.zero)) * 0x10001u);
     for (const auto& v : floats(2 * j + h, half)) out.push_back(bits<Pair>(v) - bits<Pair>(zero));
     return out;
   }
@@ -141,6 +167,55 @@ class WeightTile {
   int words() const { return l_.bits == 8 ? 8 : 4; }
   int step_words() const { return 32 * l_.step_words(); }
   int scales_at() const { return 4 * step_words() + (l_.super_scale ? l_.has_min ? 16 : 8 : 0); }
+  int zeros_at() const { return scales_at() + 8 * l_.groups(); }
+  /// Of the groups whose scales are loaded, the number of a group of the step.
+  int loaded_group(int group) const { return step_ * 64 % l_.loaded_columns() / l_.group + group; }
+  /// 1, 2 or 4 words of the lane's rows, which have `bytes` each.
+  std::vector<Val<b32>> row_words(int at, int bytes, int words) const {
+    const auto from = Ptr<shared, b32>(base_ + row_ * std::uint32_t(bytes)).at(at);
+    std::vector<Val<b32>> out;
+    if (words == 4)
+      for (const auto& v : from.template ld<4>()) out.push_back(v);
+    else if (words == 2)
+      for (const auto& v : from.template ld<2>()) out.push_back(v);
+    else
+      out.push_back(from.ld());
+    return out;
+  }
+  /// One of the two scales of 16 bits in a word.
+  Val<f32> narrow_scale(const Val<b32>& w, int h) const {
+    if (l_.table != WeightTable::e2m1) return half_to_float(w, h);
+    return bits<f32>(h ? w & Val<b32>(0xffff0000u) : shl(w, Val<u32>(16)));
+  }
+  Val<f32> zero_factor_of(const Val<b32>& w, int byte) const {
+    const float added = offset(l_);
+    return fma(bits<f32>(prmt(w, Val<b32>(0x4b000000u), Val<u32>(0x7440u | std::uint32_t(byte)))),
+               Val<f32>(1 / added), Val<f32>(1 - 8388608.0f / added));
+  }
+  QuadScales quad_scales_and_zeros(const Val<u32>& quad) const {
+    // A group has 1, 2 or 4 of the eight parts of 32 columns; the lane has parts 2 quad and 2 quad + 1.
+    const int wide = l_.group / 32, each = wide == 1 ? 2 : 1;
+    const auto group = wide == 1 ? quad * 2u : wide == 2 ? quad : quad / 2u;
+    const auto row = base_ + std::uint32_t(4 * scales_at());
+    std::vector<Val<b32>> d, z;
+    if (wide == 1) {
+      const Ptr<shared, b32> here(row + row_ * 16u + quad / 2u * 128u + quad % 2u * 8u);
+      for (const auto& v : here.template ld<2>()) d.push_back(v);
+    } else {
+      d.push_back(Ptr<shared, b32>(row + row_ * std::uint32_t(4 * l_.groups()) + group * 4u).ld());
+    }
+    const auto zeros = base_ + std::uint32_t(4 * zeros_at()) + row_ * std::uint32_t(2 * l_.groups());
+    z.push_back(Ptr<shared, b32>(zeros + group / 2u * 4u).ld());
+    if (wide > 1) z.push_back(shr(z.back(), group % 2u * 16u));
+    QuadScales s;
+    for (int h = 0; h < 2; ++h)
+      for (int i = 0; i < 2; ++i) {
+        const int g = i % each;
+        s.scale.push_back(half_to_float(d[std::size_t(g)], h));
+        s.zero_factor.push_back(zero_factor_of(z.back(), g * 2 + h));
+      }
+    return s;
+  }
 
   // Four codes of half a row's 32 columns: two registers a term.
   std::vector<Val<b32>> floats(int of, int half) const {
@@ -157,6 +232,7 @@ class WeightTile {
       return out;
     }
     const auto& w = low_[std::size_t(of)];
+    if (l_.table != WeightTable::none) return of_table(half ? shr(w, Val<u32>(16)) : w);
     const Val<b32> magic(kHalf ? 0x64006400u : 0x43004300u);
     for (int pair = 2 * half; pair < 2 * half + 2; ++pair) {
       auto v = std::vector{
@@ -174,10 +250,37 @@ class WeightTile {
     return out;
   }
 
+  // Four codes in the lowest 16 bits: a prmt looks up a byte of eight numbers, another one chooses among them and the other
+  // eight.
+  std::vector<Val<b32>> of_table(const Val<b32>& codes) const {
+    const auto low = codes & Val<b32>(0x7777u),
+               which = (shr(codes, Val<u32>(1)) & Val<b32>(0x4444u)) | Val<b32>(0x3210u);
+    std::vector<Val<b32>> bytes;
+    for (int byte = 0; byte < 2; ++byte) {
+      std::vector<Val<b32>> eight;
+      for (int first : {0, 8})
+        eight.push_back(prmt(table_word(first, byte), table_word(first + 4, byte), bits<u32>(low)));
+      bytes.push_back(prmt(eight[0], eight[1], bits<u32>(which)));
+    }
+    return {prmt(bytes[0], bytes[1], Val<u32>(0x5140u)), prmt(bytes[0], bytes[1], Val<u32>(0x7362u))};
+  }
+  // A byte of each of four numbers of the table.
+  Val<b32> table_word(int first, int byte) const {
+    std::uint32_t w = 0;
+    for (int i = 0; i < 4; ++i) {
+      const float v = l_.table == WeightTable::nf4    ? quant::kNf4[first + i]
+                      : l_.table == WeightTable::e2m1 ? float(quant::kE2m1Doubled[first + i])
+                                                      : float(quant::kIq4[first + i]);
+      const std::uint32_t number = kHalf ? cgp::half(v).bits : cgp::bfloat16(v).bits;
+      w |= (number >> (8 * byte) & 255u) << (8 * i);
+    }
+    return Val<b32>(w);
+  }
+
   const WeightLayout& l_;
   Val<u32> base_, lane_, row_;
   std::vector<Val<f32>> d_, dmin_;
-  std::vector<Val<b32>> low_, high_, scales_;
+  std::vector<Val<b32>> low_, high_, scales_, zeros_;
   int step_ = 0;
 };
 

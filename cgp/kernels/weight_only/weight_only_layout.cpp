@@ -6,6 +6,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/kernels/weight_only/weight_only_tile.h"
 
 namespace cgp::kernels {
 namespace {
@@ -14,14 +15,15 @@ constexpr WeightLayout kLayouts[] = {{"q4_0", 4, 32, false, false, 8, 32, 18},
                                      {"q8_0", 8, 32, false, false, 128, 32, 34},
                                      {"q4_k", 4, 32, true, true, 0, 256, 144},
                                      {"q5_k", 5, 32, true, true, 0, 256, 176},
-                                     {"q6_k", 6, 16, true, false, 32, 256, 210}};
+                                     {"q6_k", 6, 16, true, false, 32, 256, 210},
+                                     {"int4_g32", 4, 32, false, false, 0, 32, 0, true},
+                                     {"int4_g64", 4, 64, false, false, 0, 64, 0, true},
+                                     {"int4_g128", 4, 128, false, false, 0, 128, 0, true},
+                                     {"nf4", 4, 64, false, false, 0, 64, 36, false, WeightTable::nf4},
+                                     {"mxfp4", 4, 32, false, false, 0, 32, 17, false, WeightTable::e2m1},
+                                     {"iq4_nl", 4, 32, false, false, 0, 32, 18, false, WeightTable::iq4}};
 
-// One block of the file taken apart: codes as stored by the product, and what scales them.
-struct Block {
-  std::uint8_t code[256] = {};
-  std::uint16_t d[8] = {}, dmin = 0;  // of each group, or d[0] of all
-  std::uint8_t scale[16] = {}, min[16] = {};
-};
+using Block = WeightBlock;  // of the file, or 256 columns
 
 std::uint16_t u16(const std::uint8_t* p) { return std::uint16_t(p[0] | p[1] << 8); }
 
@@ -37,6 +39,7 @@ Block take_apart(WeightFormat f, const std::uint8_t* p) {
   Block b;
   switch (f) {
     case WeightFormat::q4_0:
+    case WeightFormat::iq4_nl:
       b.d[0] = u16(p);
       for (int i = 0; i < 16; ++i) b.code[i] = p[2 + i] & 15, b.code[16 + i] = p[2 + i] >> 4;
       break;
@@ -67,6 +70,18 @@ Block take_apart(WeightFormat f, const std::uint8_t* p) {
             b.code[128 * h + 32 * t + l] = std::uint8_t(nibble | (p[128 + 32 * h + l] >> (2 * t) & 3) << 4);
           }
       break;
+    case WeightFormat::nf4:
+      std::memcpy(b.absmax, p, 4);
+      for (int i = 0; i < 64; ++i) b.code[i] = i % 2 ? p[4 + i / 2] & 15 : p[4 + i / 2] >> 4;
+      break;
+    case WeightFormat::mxfp4:  // half of 2^(p[0] - 127)
+      b.d[0] = std::uint16_t(p[0] > 1 ? (p[0] - 1) << 7 : 0x20 << p[0]);
+      for (int i = 0; i < 16; ++i) b.code[i] = p[1 + i] & 15, b.code[16 + i] = p[1 + i] >> 4;
+      break;
+    case WeightFormat::int4_g32:
+    case WeightFormat::int4_g64:
+    case WeightFormat::int4_g128:
+      break;  // in no file
   }
   return b;
 }
@@ -83,6 +98,7 @@ Block columns_of(WeightFormat f, const std::uint8_t* row, std::uint64_t k, std::
     if (l.file_block == 256) return b;
     std::copy_n(b.code, l.file_block, out.code + i * l.file_block);
     out.d[i] = b.d[0];
+    if (l.wide_scales()) out.absmax[i] = b.absmax[0];
   }
   return out;
 }
@@ -110,7 +126,7 @@ struct TileWriter {
                 w[2 * of + i / 4] |= q << (8 * (i % 2 * 2 + i % 4 / 2));
                 continue;
               }
-              w[of] |= (q & 15) << (4 * pair + 16 * half);
+              w[of] |= (q & 15) << (l.table != WeightTable::none ? 4 * i : 4 * pair + 16 * half);
               for (int b = 0; b < l.high_bits(); ++b)
                 high[b] |= (q >> (4 + b) & 1) << (4 * of + pair + 16 * half);
             }
@@ -121,19 +137,24 @@ struct TileWriter {
           word(at + std::size_t(words * 128 + b * 128 + lane * 4), high[b]);
       }
     std::uint8_t* s = to + 4 * 128 * l.step_words();
-    const auto put = [&](std::uint16_t v) { std::memcpy(s, &v, 2), s += 2; };
+    const auto put = [&](auto v) { std::memcpy(s, &v, sizeof v), s += sizeof v; };
     if (l.super_scale)
       for (int g = 0; g < 8; ++g)
         for (int h = 0; h < 2; ++h) {
           put(rows[g + 8 * h].d[0]);
           if (l.has_min) put(rows[g + 8 * h].dmin);
         }
-    const int groups = 256 / l.group, unit = l.super_scale && !l.has_min ? 2 : 4, each = 16 / unit;
+    const int groups = l.groups(), unit = l.super_scale && !l.has_min ? 2 : 4,
+              each = std::min(groups, l.wide_scales() ? 2 : 16 / unit);
     for (int first = 0; first < groups; first += each)
       for (int g = 0; g < 8; ++g)
         for (int i = first; i < first + each; ++i)
           for (int h = 0; h < 2; ++h) {
             const auto& r = rows[g + 8 * h];
+            if (l.wide_scales()) {
+              put(r.absmax[i]);
+              continue;
+            }
             if (!l.super_scale) {
               put(r.d[i]);
               continue;
@@ -141,6 +162,9 @@ struct TileWriter {
             *s++ = r.scale[i];
             if (l.has_min) *s++ = r.min[i];
           }
+    for (int g = 0; l.has_zeros && g < 8; ++g)
+      for (int i = 0; i < groups; ++i)
+        for (int h = 0; h < 2; ++h) *s++ = rows[g + 8 * h].zero[i];
   }
 };
 
@@ -148,6 +172,7 @@ std::uint64_t tiles_of(std::uint64_t n, std::uint64_t k) { return (n + 31) / 32 
 
 void require_fits(WeightFormat f, std::uint64_t n, std::uint64_t k, std::size_t bytes) {
   const auto& l = layout(f);
+  if (!l.file_bytes) throw ArgumentError(text::cat("weights of ", l.name, " have no blocks in a file"));
   if (k % std::uint64_t(l.file_block))
     throw ArgumentError(text::cat("weights of ", l.name, ": k = ", k, " is no multiple of ", l.file_block));
   const std::uint64_t need = n * (k / std::uint64_t(l.file_block)) * std::uint64_t(l.file_bytes);
@@ -167,19 +192,27 @@ std::uint64_t packed_bytes(WeightFormat f, std::uint64_t n, std::uint64_t k) {
 void pack_weights(WeightFormat f, std::uint64_t n, std::uint64_t k, std::span<const std::byte> file,
                   std::span<std::byte> packed) {
   require_fits(f, n, k, file.size());
+  const auto& l = layout(f);
+  const std::uint64_t row_bytes = k / std::uint64_t(l.file_block) * std::uint64_t(l.file_bytes);
+  const auto* from = reinterpret_cast<const std::uint8_t*>(file.data());
+  pack_tiles(f, n, k, packed, [&](std::uint64_t row, std::uint64_t first) {
+    return columns_of(f, from + row * row_bytes, k, first);
+  });
+}
+
+void pack_tiles(WeightFormat f, std::uint64_t n, std::uint64_t k, std::span<std::byte> packed,
+                const std::function<WeightBlock(std::uint64_t row, std::uint64_t first)>& columns) {
   if (packed.size() != packed_bytes(f, n, k))
     throw ArgumentError(
         text::cat("packed weights have ", packed_bytes(f, n, k), " bytes, not ", packed.size()));
   const auto& l = layout(f);
-  const std::uint64_t row_bytes = k / std::uint64_t(l.file_block) * std::uint64_t(l.file_bytes);
   auto* to = reinterpret_cast<std::uint8_t*>(packed.data());
-  const auto* from = reinterpret_cast<const std::uint8_t*>(file.data());
   std::fill(to, to + packed.size(), std::uint8_t(0));
   for (std::uint64_t n0 = 0; n0 < (n + 31) / 32 * 32; n0 += 16)
     for (std::uint64_t k0 = 0; k0 < k; k0 += 256, to += l.tile_bytes()) {
       Block rows[16];
       for (std::uint64_t r = 0; r < 16; ++r)
-        if (n0 + r < n) rows[r] = columns_of(f, from + (n0 + r) * row_bytes, k, k0);
+        if (n0 + r < n) rows[r] = columns(n0 + r, k0);
       TileWriter{l, to}.write(rows);
     }
 }

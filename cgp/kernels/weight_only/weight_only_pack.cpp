@@ -184,6 +184,8 @@ void weight_pack_kernel(Kernel& k, WeightPackConfig c, WeightPackParams<Val> p) 
 
 std::string reject(const WeightPack& p) {
   const auto& l = layout(p.format);
+  if (l.has_zeros || l.table != WeightTable::none)
+    return text::cat("format = ", l.name, ": it is packed on the host");
   if (!p.k || p.k % std::uint64_t(l.file_block) || p.k > 0x7fffff00)
     return text::cat("k = ", p.k, " is no multiple of ", l.file_block, " from there to 2^31 - 256");
   if (p.n > 0x7ffffff0) return text::cat("n = ", p.n, ": less than 2^31 - 16 is possible");

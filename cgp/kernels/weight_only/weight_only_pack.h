@@ -27,8 +27,7 @@ struct WeightPackConfig {
   std::string name() const { return config_name("weight_pack", *this); }
   template <class Self, class V>
   static void visit(Self& c, V& v) {
-    static constexpr std::string_view formats[] = {"q4_0", "q8_0", "q4_k", "q5_k", "q6_k"};
-    v.choice("format", formats, c.format);
+    v.choice("format", kWeightFormatNames, c.format);
   }
 };
 Variant weight_pack_variant(const WeightPackConfig& c);

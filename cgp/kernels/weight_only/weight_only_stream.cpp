@@ -65,7 +65,7 @@ class Product {
         cluster_(c.cluster > 1 ? k.clusterid_x() : k.ctaid_x()),
         clusters_(c.cluster > 1 ? k.nclusterid_x() : k.nctaid_x()),
         x_(k.shared<b32>(c.block_tiles() * 128 * c.rows, 128)),
-        start_(k.shared<f32>(c.block_tiles() * l_.groups() * (one_row() ? 1 : 2 * c.rows), 128)),
+        start_(k.shared<f32>(c.block_tiles() * l_.parts() * (one_row() ? 1 : 2 * c.rows), 128)),
         sums_(k.shared<f32>(l_.has_min && !one_row() ? c.block_tiles() * tile_sums() : 4, 128)),
         zeros_(k.shared<b32>(one_row() ? 128 : 4, 128)),
         results_(k.shared<f32>(c.parts() > 1 ? c.buffers * c.rounds * c.warps * 32 * Sum::count : 4, 128)),
@@ -352,7 +352,7 @@ class Product {
     }
     return out;
   }
-  // What the sums of a group start at: for each n those of the lane's two rows of x, twice.
+  // -offset() * the sum of x over a part: for each n those of the lane's two rows of x, twice.
   std::vector<RegGroup<f32, 4>> starts(const Val<u32>& group) {
     std::vector<RegGroup<f32, 4>> out;
     const auto rows = std::uint32_t(c_.rows / 2);
@@ -364,25 +364,40 @@ class Product {
 
   // Which of the lane's rows of weights (g and g + 8 of each y) element i of a sum belongs to.
   static int row_of(int i) { return i / (4 * (N / 8)) * 2 + (i >> 1 & 1); }
+  // What the sum of the group that begins at a column of the tile starts at.
+  Sum start_of_group(const std::vector<WeightTile<T>>& w, const Val<u32>& tile, int column) {
+    std::vector<std::vector<RegGroup<f32, 4>>> parts;
+    for (int part = column / l_.part(); part < (column + l_.group) / l_.part(); ++part)
+      parts.push_back(starts(tile * std::uint32_t(l_.parts()) + std::uint32_t(part)));
+    std::vector<Val<f32>> factors;
+    if (l_.has_zeros)
+      for (const auto& of_y : w)
+        for (int h = 0; h < 2; ++h) factors.push_back(of_y.zero_factor(column % 64 / l_.group, h));
+    return make_sum<Sum>([&](int i) {
+      const auto of = [&](std::size_t part) {
+        return Val<f32>(parts[part][std::size_t(i / 4 % (N / 8))][i % 4]);
+      };
+      std::vector<Val<f32>> sum{of(0)};
+      for (std::size_t part = 1; part < parts.size(); ++part) sum.push_back(sum.back() + of(part));
+      return l_.has_zeros ? sum.back() * factors[std::size_t(row_of(i))] : k_.copy(sum.back());
+    });
+  }
   Sum multiply_tile(const Val<u32>& base, const Val<u32>& tile, Sum sum) {
     std::vector<WeightTile<T>> w;
     for (int y = 0; y < Y; ++y)
       w.emplace_back(l_, base + std::uint32_t(y) * std::uint32_t(tile_bytes()), lane_);
     std::vector<Sum> sums;
     sums.push_back(std::move(sum));
-    const int per_step = 64 / l_.group;
+    const int part = l_.part();
     const auto x_here = x_lane_ + tile * std::uint32_t(512 * c_.rows);
-    std::vector<Sum> scaled;  // of this tile, without d
+    std::vector<Sum> scaled, product;  // of this tile, without d; of a group
     for (int step = 0; step < 4; ++step) {
       for (auto& of_y : w) of_y.load(step);
-      for (int group = 0; group < per_step; ++group) {
-        const auto start = starts(tile * std::uint32_t(l_.groups()) + std::uint32_t(step * per_step + group));
-        const int j = group * l_.group / 32;
-        if (group * l_.group % 32 == 0) x_now_ = inputs(x_here, 2 * step + j);
-        std::vector<Sum> product;
-        product.push_back(
-            make_sum<Sum>([&](int i) { return k_.copy(start[std::size_t(i / 4 % (N / 8))][i % 4]); }));
-        const int first = l_.group == 16 ? group % 2 : 0, last = l_.group == 16 ? first : 1;
+      for (int at = 0; at < 64; at += part) {
+        const int column = 64 * step + at, group = at / l_.group, j = at / 32;
+        if (at % 32 == 0) x_now_ = inputs(x_here, 2 * step + j);
+        if (column % l_.group == 0) product.push_back(start_of_group(w, tile, column));
+        const int first = part == 16 ? at / 16 % 2 : 0, last = part == 16 ? first : 1;
         for (int half = first; half <= last; ++half) {
           std::vector<FragB<T, 16, 8>> b;
           for (const auto& v : x_now_)
@@ -395,6 +410,7 @@ class Product {
             product.push_back(multiply<T>(warp_, std::move(product.back()), a, b));
           }
         }
+        if ((column + part) % l_.group) continue;
         std::vector<Val<f32>> scales;
         for (const auto& of_y : w)
           for (int h = 0; h < 2; ++h)
@@ -425,14 +441,16 @@ class Product {
     const int chains = l_.group == 16 ? 2 : 1;
     // Where the lane's columns start: -offset() * the sum of x over the group.
     std::vector<Val<f32>> start;
-    const auto first_group = tile * std::uint32_t(l_.groups()) + quad_ * std::uint32_t(2 * chains);
+    const auto first_group = tile * std::uint32_t(l_.parts()) + quad_ * std::uint32_t(2 * chains);
     for (int i = 0; i < 2 * chains; i += 2)
       for (const auto& v : start_.at(i).template ld<2>(first_group / 2u)) start.push_back(v);
     const auto start_of = [&](int chain, int column) { return start[std::size_t(column * chains + chain)]; };
     std::vector<std::vector<Sum>> totals(static_cast<std::size_t>(chains));
     for (int chain = 0; chain < chains; ++chain)
-      totals[std::size_t(chain)].push_back(
-          make_sum<Sum>([&](int i) { return k_.copy(start_of(chain, i % 2)); }));
+      totals[std::size_t(chain)].push_back(make_sum<Sum>([&](int i) {
+        const auto begin = start_of(chain, i % 2);
+        return l_.has_zeros ? begin * scales.zero_factor[std::size_t(i)] : k_.copy(begin);
+      }));
     for (int step = 0; step < 4; ++step) {
       w.load_codes(step);
       for (int j = 0; j < 2; ++j) {

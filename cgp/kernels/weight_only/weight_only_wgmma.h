@@ -2,7 +2,8 @@
 #pragma once
 // The product of weight_only.h on the tensor cores of sm_90a (wgmma), any number of rows of x: y' = w x', the weights as
 // operand A in registers, in packed order as they are. Each weight is rounded once to the type of x and y (its scale
-// before, in bf16 with `scale_terms` = 1: scale and product are off by 2^-9 each); sums are f32.
+// before, in bf16 with `scale_terms` = 1: scale and product are off by 2^-9 each); sums are f32. With groups: every expert of a
+// mixture, whose rows only the device knows.
 #include "cgp/kernels/weight_only/weight_only.h"
 
 namespace cgp::kernels {
@@ -10,27 +11,27 @@ namespace cgp::kernels {
 struct WeightWgmmaConfig {
   DType type = DType::bf16;
   WeightFormat format = WeightFormat::q4_0;
-  int rows = 64;        ///< of x in a block: 16, 32, 64, 128 or 256
-  int warpgroups = 2;   ///< of a block, each 64 columns of y: 1, 2 or 4
-  int split = 1;        ///< blocks of a cluster that cut K into parts
-  int share = 1;        ///< blocks of a cluster that load x for each other
-  int w_stages = 3;     ///< of the ring of weights, 256 of K each
-  int x_stages = 8;     ///< of the ring of x, 64 of K each
-  int min_blocks = 1;   ///< to an SM
-  int scale_terms = 1;  ///< bf16: a scale is one bf16 or the sum of two
+  int rows = 64;         ///< of x in a block: 16, 32, 64, 128 or 256
+  int warpgroups = 2;    ///< of a block, each 64 columns of y: 1, 2 or 4
+  int split = 1;         ///< blocks of a cluster that cut K into parts
+  int share = 1;         ///< blocks of a cluster that load x for each other
+  int w_stages = 3;      ///< of the ring of weights, 256 of K each
+  int x_stages = 8;      ///< of the ring of x, 64 of K each
+  int min_blocks = 1;    ///< to an SM
+  int scale_terms = 1;   ///< bf16: a scale is one bf16 or the sum of two
+  bool grouped = false;  ///< a block finds the group of its rows of x
   bool pdl = false;
   WeightOnlyEnd end = WeightOnlyEnd::store;
   Activation activation = Activation::identity;
   WeightOnlyOrder order = WeightOnlyOrder::after;
   template <class Self, class V>
   static void visit(Self& c, V& v) {
-    static constexpr std::string_view formats[] = {"q4_0", "q8_0", "q4_k", "q5_k", "q6_k"};
-    v.choice("format", formats, c.format), v.type("type", "", c.type);
+    v.choice("format", kWeightFormatNames, c.format), v.type("type", "", c.type);
     v.number("rows", "rows", c.rows), v.number("warpgroups", "warpgroups", c.warpgroups);
     v.number("split", "split", c.split), v.number("share", "share", c.share);
     v.number("w_stages", "w", c.w_stages), v.number("x_stages", "x", c.x_stages);
     v.number("min_blocks", "blocks", c.min_blocks), v.number("scale_terms", "terms", c.scale_terms);
-    v.flag("pdl", c.pdl);
+    v.flag("grouped", c.grouped), v.flag("pdl", c.pdl);
     v.choice("end", kWeightOnlyEnds, c.end), v.choice("activation", kWeightOnlyActivations, c.activation);
     v.choice("order", kWeightOnlyOrders, c.order);
   }

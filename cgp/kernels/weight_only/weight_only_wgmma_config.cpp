@@ -24,11 +24,15 @@ std::string reject_wgmma(const WeightOnlyProblem& p) {
     return text::cat("type = ", name(p.type), ": x and y are f16 or bf16");
   if (!p.k || p.k % 32 || p.k > 1u << 24)
     return text::cat("k = ", p.k, " is no multiple of 32 from 32 to 2^24");
+  if (auto why = reject_group(p); !why.empty()) return why;
   if (p.n > 0x7ffffe00 || p.n > 64u * 65535)
     return text::cat("n = ", p.n, ": at most ", 64 * 65535, " rows of weights are possible");
   if (p.m > 16u * 65535) return text::cat("m = ", p.m, ": at most ", 16 * 65535, " rows of x are possible");
   if (p.x % 16 || p.ldx % 8) return "x and its rows must lie at multiples of 16 bytes";
   if (p.w % 16) return "packed weights must lie at a multiple of 16 bytes";
+  if (p.groups && (!p.ends || p.ends % (p.wide_ends ? 8 : 4)))
+    return "ends of groups must be given and lie at multiples of their size";
+  if (p.groups > 16384) return text::cat("groups = ", p.groups, ": at most 16384 are possible");
   return reject_end(p);
 }
 
@@ -43,8 +47,10 @@ bool weight_wgmma_fit(WeightWgmmaConfig& c) {
 
 // Microseconds that a config is expected to take beyond its launch, fitted to 400 measurements of Q4_0 on an H200.
 static double expected_us(const WeightWgmmaConfig& c, const WeightOnlyProblem& p, int sms) {
-  const auto blocks = ceil_div(p.n, std::uint64_t(c.columns())) * ceil_div(p.m, std::uint64_t(c.rows)) *
-                      std::uint64_t(c.split);
+  // Groups are taken to have the same rows.
+  const auto groups = std::max<std::uint64_t>(p.groups, 1);
+  const auto blocks = ceil_div(p.n, std::uint64_t(c.columns())) * groups *
+                      ceil_div(ceil_div(p.m, groups), std::uint64_t(c.rows)) * std::uint64_t(c.split);
   // 256 of K: decoding hides products, or they it.
   const double tile = 0.34 + c.warpgroups * std::max(0.28 + 0.0019 * c.rows, 0.0047 * c.rows);
   const double tiles = double(ceil_div(ceil_div(p.k, 256), std::uint64_t(c.split)));
@@ -54,7 +60,7 @@ static double expected_us(const WeightWgmmaConfig& c, const WeightOnlyProblem& p
 
 WeightWgmmaConfig weight_wgmma_config(const WeightOnlyProblem& p, int sms) {
   WeightWgmmaConfig c{p.type, p.format};
-  c.pdl = p.pdl, c.end = p.end, c.activation = p.activation;
+  c.pdl = p.pdl, c.end = p.end, c.activation = p.activation, c.grouped = p.groups != 0;
   if (p.pdl) c.order = p.order;
   WeightWgmmaConfig best = c;
   double least = 0;
@@ -67,7 +73,7 @@ WeightWgmmaConfig weight_wgmma_config(const WeightOnlyProblem& p, int sms) {
         if (least && us > least) continue;
         best = c, least = us;
       }
-    if (std::uint64_t(c.rows) >= p.m) break;
+    if (std::uint64_t(c.rows) * std::max<std::uint64_t>(p.groups, 1) >= p.m) break;
   }
   best.scale_terms = best.rows == 256 ? 2 : 1;  // there products hide what decoding takes
   return best;
@@ -95,16 +101,23 @@ void weight_wgmma_gemm(runtime::Stream& s, const WeightOnlyProblem& p, const Wei
   const WeightWgmmaParams<dsl::HostValue> n{.w = p.w,
                                             .y = p.y,
                                             .ldy = ldy,
+                                            .ends = p.ends,
+                                            .w_bytes = packed_bytes(p.format, p.n, p.k),
+                                            .groups = std::uint32_t(p.groups),
+                                            .wide_ends = p.wide_ends,
                                             .m = std::uint32_t(p.m),
                                             .n = std::uint32_t(p.n),
                                             .k_tiles = std::uint32_t(ceil_div(p.k, 256)),
                                             .w_tiles = std::uint32_t(ceil_div(p.n, 32) * 2),
                                             .wide = p.y % 16 == 0 && ldy % (f32 ? 4 : 8) == 0};
+  // A group may end with a tile that is not full.
+  const auto rows = std::uint64_t(c.rows),
+             row_tiles = p.groups ? p.m / rows + std::min(p.groups, p.m) : ceil_div(p.m, rows);
   runtime::Launch launch;
   launch.programmatic = c.pdl;
   launch.grid = {std::uint32_t(c.split),
                  std::uint32_t(ceil_div(blocks, std::uint64_t(c.share))) * std::uint32_t(c.share),
-                 std::uint32_t(ceil_div(p.m, std::uint64_t(c.rows)))};
+                 std::uint32_t(row_tiles)};
   kernel(s, launch, s.device().tensor_map(spec, p.x), n);
 }
 

@@ -5,6 +5,7 @@
 //            of another warpgroup copies weights, one x
 //   memory   packed weights by bulk copies, x by TMA as it lies in memory; x may be shared over a cluster (multicast)
 //   split    the other axis of the cluster cuts K; each block adds up and stores a share of the sums, in the order of K
+//   groups   a warp finds the group of the block's rows from the groups' ends; blocks that have none end at once
 //   pdl      weights are under way before the work queued before has ended; x and y wait for it
 //   results  f32 sums transposed through the memory of the ring of x, stored 16 bytes at a time
 //   needs    sm_90a
@@ -14,6 +15,7 @@
 #include "cgp/dsl/mma/wgmma.h"
 #include "cgp/dsl/pipeline/bulk_ring.h"
 #include "cgp/kernels/activation/activation_code.h"
+#include "cgp/kernels/schedule/grouped_tiles.h"
 #include "cgp/kernels/weight_only/weight_only_fragments.h"
 #include "cgp/kernels/weight_only/weight_only_wgmma.h"
 #include "cgp/kernels/weight_only/weight_only_wgmma_params.h"
@@ -92,6 +94,25 @@ class ScaledWeights {
   std::vector<WeightTile<T>> steps_;  ///< all 256 of K, in registers
 };
 
+/// The rows of x and y of a block, from `first` to `end`, and their weight.
+struct BlockRows {
+  Val<u32> first, end;
+  Val<u64> w;
+};
+BlockRows rows_of_block(Kernel& k, const WeightWgmmaConfig& c, int rows, const WeightWgmmaParams<Val>& p) {
+  const auto tile = k.ctaid_z();
+  if (!c.grouped) return {tile * std::uint32_t(rows), p.m, p.w};
+  if (c.pdl && c.order != WeightOnlyOrder::beside) griddepcontrol_wait(k);  // the ends may be results
+  auto warp = k.warp();
+  GroupWalk walk(k, RaggedRows{{In<u32>(p.ends, 0, false), p.wide_ends, p.groups, p.m}, Val<u32>(1), rows},
+                 Uniform::cluster);
+  const auto found = walk.find(warp, tile);
+  k.exit_if(!found.there);
+  const auto start = found.tile.held[0];
+  return {start + found.tile.number * std::uint32_t(rows), start + found.tile.held[1],
+          p.w + to<u64>(found.tile.group) * p.w_bytes};
+}
+
 template <class T, int N>
 class WgmmaProduct {
  public:
@@ -103,6 +124,7 @@ class WgmmaProduct {
         c_(c),
         l_(layout(c.format)),
         p_(p),
+        rows_(rows_of_block(k, c, N, p)),
         math_(k.role<Warpgroup>(c.warpgroups, math_registers(c))),
         load_(k.role<Warpgroup>(1, kLoadRegisters)),
         map_(c.share > 1 ? map.multicast(Axis::y) : map),
@@ -113,7 +135,7 @@ class WgmmaProduct {
         part_(c.split > 1 ? Val<u32>(k.cluster_ctaid_x()) : Val<u32>(0)),
         first_part_(c.split > 1 ? k.cluster_ctarank() - part_ : Val<u32>(0)),
         n0_(k.ctaid_y() * std::uint32_t(c.columns())),
-        m0_(k.ctaid_z() * std::uint32_t(N)),
+        m0_(rows_.first),
         from_(p.k_tiles * part_ / std::uint32_t(c.split)),
         to_(p.k_tiles * (part_ + 1u) / std::uint32_t(c.split)) {}
 
@@ -172,7 +194,7 @@ class WgmmaProduct {
     // Tiles that are not there: the last one again, whose sums are not stored.
     const auto last = p_.w_tiles - 1u - dsl::min(first, p_.w_tiles - 1u);
     const auto begin =
-        p_.w + (to<u64>(dsl::min(first, p_.w_tiles - 1u)) * to<u64>(p_.k_tiles) + to<u64>(from_)) * bytes;
+        rows_.w + (to<u64>(dsl::min(first, p_.w_tiles - 1u)) * to<u64>(p_.k_tiles) + to<u64>(from_)) * bytes;
     k_.loop(to_ - from_, begin, [&](Val<u32>, Val<u64> now) {
       w_.fill(
           t,
@@ -239,7 +261,7 @@ class WgmmaProduct {
     if (c_.end == WeightOnlyEnd::store) return put_rounded(row, column, p_.n, v);
     const Out<f32> to(p_.y + (dsl::to<u64>(row) * p_.ldy + dsl::to<u64>(column)) * 4u);
     const bool add = c_.end == WeightOnlyEnd::add_f32;
-    k_.if_(row < p_.m, [&] {
+    k_.if_(row < rows_.end, [&] {
       k_.if_((p_.wide != 0u) & (column + 8u <= p_.n),
              [&] {
                for (int half = 0; half < 2; ++half) {
@@ -265,7 +287,7 @@ class WgmmaProduct {
   void put_rounded(const Val<u32>& row, const Val<u32>& column, const Val<u32>& columns,
                    const std::vector<Val<f32>>& v) {
     const auto first = p_.y + (to<u64>(row) * p_.ldy + to<u64>(column)) * 2u;
-    k_.if_(row < p_.m, [&] {
+    k_.if_(row < rows_.end, [&] {
       k_.if_((p_.wide != 0u) & (column + 8u <= columns),
              [&] {
                Out<b32>(first).st<4>(0, RegGroup<b32, 4>(pack<T>(v[0], v[1]), pack<T>(v[2], v[3]),
@@ -282,6 +304,7 @@ class WgmmaProduct {
   const WeightWgmmaConfig& c_;
   const WeightLayout& l_;
   const WeightWgmmaParams<Val>& p_;
+  BlockRows rows_;
   Role<Warpgroup> math_, load_;
   Map map_;
   Ring<ByThreads, Tile<T, N, 64>> x_;

@@ -19,22 +19,6 @@ using namespace cgp::kernels;
 
 namespace {
 
-quant::Format file_format(WeightFormat f) {
-  switch (f) {
-    case WeightFormat::q4_0:
-      return quant::Format::q4_0;
-    case WeightFormat::q8_0:
-      return quant::Format::q8_0;
-    case WeightFormat::q4_k:
-      return quant::Format::q4_k;
-    case WeightFormat::q5_k:
-      return quant::Format::q5_k;
-    case WeightFormat::q6_k:
-      return quant::Format::q6_k;
-  }
-  return {};
-}
-
 // Random codes; scales (binary16) of a size that products like.
 std::vector<std::byte> random_weights(WeightFormat f, std::uint64_t n, std::uint64_t k, unsigned seed) {
   const auto& l = layout(f);
@@ -66,7 +50,7 @@ void check(const runtime::Device& device, WeightOnlyProblem p, WeightWgmmaConfig
   std::vector<std::byte> packed(packed_bytes(p.format, p.n, p.k));
   pack_weights(p.format, p.n, p.k, file, packed);
   std::vector<float> w(p.n * p.k);
-  quant::decode(file_format(p.format), file, w);
+  quant::decode(quant::format_named(l.name), file, w);
   const auto x = random_array(p.type, {p.m * p.k}, 1);
   const std::uint64_t columns = p.columns();
   const bool f32 = p.end == WeightOnlyEnd::store_f32 || p.end == WeightOnlyEnd::add_f32;
@@ -169,6 +153,68 @@ TEST(weight_wgmma, every_end) {
   }
 }
 
+// Experts in one launch: the bits of one launch an expert with the same config, rows behind the last end left alone.
+void check_groups(const runtime::Device& device, WeightOnlyProblem p, const std::vector<std::uint64_t>& ends,
+                  bool wide) {
+  const std::uint64_t groups = ends.size(), each = packed_bytes(p.format, p.n, p.k);
+  const auto file = random_weights(p.format, groups * p.n, p.k, 5);
+  std::vector<std::byte> packed(groups * each);
+  for (std::uint64_t g = 0; g < groups; ++g)
+    pack_weights(p.format, p.n, p.k,
+                 std::span(file).subspan(g * (file.size() / groups), file.size() / groups),
+                 std::span(packed).subspan(g * each, each));
+  const auto x = random_array(p.type, {p.m * p.k}, 1);
+  HostArray y = random_array(p.type, {p.m * p.columns()}, 2), want = y;
+  std::vector<std::uint32_t> ends_of;
+  for (auto e : ends) {
+    ends_of.push_back(std::uint32_t(e));
+    if (wide) ends_of.push_back(0);
+  }
+  auto w_at = device.alloc<std::byte>(packed.size()), x_at = device.alloc<std::byte>(x.bytes.size()),
+       y_at = device.alloc<std::byte>(y.bytes.size());
+  auto ends_at = device.upload<std::uint32_t>(ends_of);
+  w_at.upload(packed), x_at.upload(x.bytes), y_at.upload(y.bytes);
+  p.x = x_at.address(), p.w = w_at.address(), p.y = y_at.address();
+  p.groups = groups, p.ends = ends_at.address(), p.wide_ends = wide;
+  runtime::Stream s(device);
+  ASSERT_EQ(reject_wgmma(p), "");
+  EXPECT_TRUE(weight_wgmma_serves(p));
+  const auto c = weight_wgmma_config(p, device.info().sm_count);
+  weight_wgmma_gemm(s, p, c);
+  s.wait();
+  y_at.download(y.bytes);
+  y_at.upload(want.bytes);
+  for (std::uint64_t g = 0; g < groups; ++g) {
+    WeightOnlyProblem one = p;
+    const std::uint64_t from = g ? ends[g - 1] : 0;
+    one.groups = 0, one.m = ends[g] - from, one.w = p.w + g * each;
+    one.x = p.x + from * p.k * 2, one.y = p.y + from * p.columns() * 2;
+    auto alone = c;
+    alone.grouped = false;
+    if (one.m) weight_wgmma_gemm(s, one, alone);
+  }
+  s.wait();
+  y_at.download(want.bytes);
+  EXPECT_TRUE(y.bytes == want.bytes) << layout(p.format).name << " " << p.m << "x" << p.n << "x" << p.k << " "
+                                     << weight_wgmma_variant(c).name;
+}
+
+TEST(weight_wgmma, groups_whose_rows_the_device_knows) {
+  const auto device = runtime::Device::open("emu:sm_90a");
+  const std::vector<std::uint64_t> few{0, 3, 3, 20, 21, 37}, many{70, 70, 75};
+  check_groups(device, {WeightFormat::q4_k, DType::bf16, 40, 72, 512}, few, false);
+  check_groups(device, {WeightFormat::q4_0, DType::f16, 75, 64, 256}, many, true);
+  auto gate = WeightOnlyProblem{WeightFormat::q6_k, DType::bf16, 9, 80, 256};
+  gate.end = WeightOnlyEnd::gate, gate.activation = Activation::silu, gate.pdl = true;
+  std::vector<std::uint64_t> ends(40);  // more than a warp's lanes
+  for (std::size_t i = 0; i < ends.size(); ++i) ends[i] = i / 5;
+  check_groups(device, gate, ends, false);
+  WeightOnlyProblem p{WeightFormat::q4_k, DType::bf16, 64, 64, 4096};
+  p.groups = 2;
+  EXPECT_THAT(reject_wgmma(p), ::testing::HasSubstr("ends of groups must be given"));
+  EXPECT_THAT(reject(p), ::testing::HasSubstr("on wgmma"));
+}
+
 TEST(weight_wgmma, right_on_a_gpu) {
   runtime::Device device;
   try {
@@ -187,6 +233,21 @@ TEST(weight_wgmma, right_on_a_gpu) {
           check(device, q, weight_wgmma_config(q, device.info().sm_count));
         }
       }
+}
+
+TEST(weight_wgmma, groups_on_a_gpu) {
+  runtime::Device device;
+  try {
+    device = runtime::Device::open("cuda:0");
+  } catch (const Unsupported& e) {
+    GTEST_SKIP() << e.what();
+  }
+  for (auto f : {WeightFormat::q4_0, WeightFormat::q4_k})
+    for (std::uint64_t rows : {40, 600, 9000}) {
+      std::vector<std::uint64_t> ends;
+      for (std::uint64_t g = 0; g < 64; ++g) ends.push_back((g + 1) * (g + 1) * (rows - 7) / 4096);
+      check_groups(device, {f, DType::bf16, rows, 520, 1024}, ends, rows == 600);
+    }
 }
 
 TEST(weight_wgmma, what_cannot_run_is_named) {
