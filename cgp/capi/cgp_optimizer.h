@@ -13,7 +13,8 @@ extern "C" {
  * device, at multiples of 16 bytes; integers may be signed. cgp/kernels/optimizer/optimizer.h has the formulas. */
 /* CGP_SGD and CGP_NESTEROV have momentum (beta1), CGP_DESCENT is SGD without. */
 typedef enum { CGP_ADAMW, CGP_ADAM, CGP_SGD, CGP_NESTEROV, CGP_LION, CGP_DESCENT } cgp_optimizer_rule;
-/* A row of the table, u64 [tensors, 8]: addresses, of any alignment that fits the type. */
+/* A row of the table, u64 [tensors, 8]: addresses, of any alignment that fits the type. With states of 8 bits m and v are u8, and
+ * master is the address of their scales, f32 [states][ceil(elements / 256)]. */
 typedef struct {
   uint64_t weight, gradient;
   uint64_t master, first, second; /* f32: the copy that steps are taken on, m and v; 0 where there is none */
@@ -43,6 +44,7 @@ typedef struct {
   int32_t rule, weight, gradient; /* cgp_dtype: a gradient is f32 or the weight's; of f32 weights any float */
   int32_t master, stochastic; /* 1: with masters; bf16 rounded by Philox of (seed, step, tensor, element) */
   uint64_t seed;
+  int32_t states8; /* 1: states of 8 bits (cgp/kernels/optimizer/optimizer_code.h has the code) */
 } cgp_optimizer_types;
 /* On the host: the blocks' work, u32 [*count, 2]; with NULL only *count. */
 CGP_API cgp_status cgp_optimizer_chunks(const uint64_t* elements, uint64_t tensors, uint32_t* chunks,
