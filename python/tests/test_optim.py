@@ -220,7 +220,6 @@ def test_lion_and_layouts(device):
     assert o.state[w]["exp_avg"].stride() == w.stride()
 
 
-@needs_torch
 def test_states_of_8_bits(device):
     """Beside float32 states: as near as the code is; small parameters exactly; resumed with the same bits."""
     from cgp import optim
@@ -253,6 +252,7 @@ def test_states_of_8_bits(device):
         made(optim.Adam8bit, master=True)
 
 
+@needs_torch
 def test_mistakes_are_named():
     from cgp import optim
     p = torch.nn.Parameter(torch.ones(3))
