@@ -377,6 +377,26 @@ def test_training_step_with_an_optimizer(recorded, device, accumulate):
         assert float(o.state[a.first.weight]["step"]) == 5
 
 
+def test_gradients_of_16_bits_are_added_in_float32(device):
+    """64 + 1/4 + 1/8 + 1/8 is 64 where each sum is rounded to bfloat16."""
+    from cgp import optim
+
+    class Product(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.p = torch.nn.Parameter(torch.zeros(3, dtype=torch.bfloat16))
+
+        def forward(self, x):
+            return type("Out", (), {"loss": (self.p * x).sum()})
+
+    model = Product().to(device)
+    step = cgp.TrainingStep(model, optimizer=optim.SGD(model.parameters(), lr=1.0), accumulate=4)
+    for turn in (1, 2):
+        for x in (256, 1, 0.5, 0.5):
+            step(x=torch.full((3,), x, dtype=torch.bfloat16, device=device))
+        assert model.p.tolist() == [-64.5 * turn] * 3
+
+
 def test_training_step_says_what_it_takes(device):
     a = Lossy()
     for options in (dict(optimizer=torch.optim.SGD(a.parameters(), 0.1)), dict(accumulate=2), dict(accumulate=0)):
