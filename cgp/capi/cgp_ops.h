@@ -68,6 +68,13 @@ CGP_API cgp_status cgp_gemm_pointers(cgp_stream* s, const cgp_tensor* a, const c
                                      const cgp_gemm_options* options, const cgp_tensor* items,
                                      const cgp_tensor* c);
 
+/* A linear layer with a low-rank adapter: t = scale * x op(a), y = x op(weight) + t op(b), in one pass on sm_90a. x [m, k], t [m, r],
+ * y [m, n]; weight [k, n], a [k, r], b [r, n] or, transposed, weight [n, k], a [r, k], b [n, r]. Contiguous, of one type: f32, f16 or
+ * bf16. The gradient of x is the same of dy, with the other `transposed` and b and a in the places of a and b. */
+CGP_API cgp_status cgp_lora_linear(cgp_stream* s, const cgp_tensor* x, const cgp_tensor* weight,
+                                   const cgp_tensor* a, const cgp_tensor* b, float scale, int32_t transposed,
+                                   const cgp_tensor* t, const cgp_tensor* y);
+
 /* y = softmax of each row of x; y may be x. */
 CGP_API cgp_status cgp_softmax(cgp_stream* s, const cgp_tensor* x, const cgp_tensor* y);
 /* Sum (op 0) or maximum (op 1) over dimension `dim` of a contiguous array (negative: from the end). */
