@@ -53,7 +53,18 @@ void lora_linear(runtime::Stream& s, const LoraProblem& p, bool transposed, cons
   check("x", at.x, p.m, p.k, false), weight("weight", at.weight, p.k, p.n), check("y", at.y, p.m, p.n, true);
   if (p.r == 0) return product(s, p.type, p.m, p.n, p.k, {at.x}, {at.weight, transposed}, at.y);
   weight("a", at.a, p.k, p.r), weight("b", at.b, p.r, p.n), check("t", at.t, p.m, p.r, true);
-  product(s, p.type, p.m, p.r, p.k, {at.x}, {at.a, transposed}, at.t, p.scale);
+  const LoraDown down{.type = p.type,
+                      .m = p.m,
+                      .k = p.k,
+                      .r = p.r,
+                      .scale = float(p.scale),
+                      .x = at.x.address,
+                      .a = at.a.address,
+                      .t = at.t.address};
+  if (transposed && reject(down, s.device().info()).empty())
+    lora_down(s, down);
+  else
+    product(s, p.type, p.m, p.r, p.k, {at.x}, {at.a, transposed}, at.t, p.scale);
   const LoraProduct one{.type = p.type,
                         .m = p.m,
                         .n = p.n,

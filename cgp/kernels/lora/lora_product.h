@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// y = x op(W) + t op(B) in one pass: the main loop of the Hopper GEMM goes on over the r columns of t and B behind those of x and W.
+// The two launches of a layer with an adapter:
+//   lora_down      t = scale * x A': a few columns, whose cost is the bytes of x
+//   lora_product   y = x op(W) + t op(B) in one pass: the main loop of the Hopper GEMM goes on over the r columns of t and B behind
+//                  those of x and W
 #include "cgp/kernels/common/variant.h"
 
 namespace cgp::kernels {
@@ -18,6 +21,19 @@ std::string reject(const LoraProduct& p, const runtime::DeviceInfo& d);
 /// Throws Unsupported with reject()'s sentence.
 void lora_product(runtime::Stream& s, const LoraProduct& p);
 
-std::vector<Variant> lora_variants();
+/// x [m, k], A [r, k], t [m, r], row-major without gaps, of one type.
+struct LoraDown {
+  DType type = DType::bf16;
+  std::uint64_t m = 0, k = 0, r = 0;
+  float scale = 1;
+  std::uint64_t x = 0, a = 0, t = 0;  ///< addresses
+};
+/// Why it cannot be done, or gemm() is faster (few rows); empty: it can.
+std::string reject(const LoraDown& p, const runtime::DeviceInfo& d);
+/// Throws Unsupported with reject()'s sentence.
+void lora_down(runtime::Stream& s, const LoraDown& p);
+
+std::vector<Variant> lora_product_variants();
+std::vector<Variant> lora_down_variants();
 
 }  // namespace cgp::kernels

@@ -93,7 +93,7 @@ void lora_kernel(Kernel& k, LoraConfig c) {
 }
 
 Variant lora_variant(const LoraConfig& c) {
-  Variant v = config_variant("lora", c, 90, lora_kernel);
+  Variant v = config_variant("lora_product", c, 90, lora_kernel);
   v.only = "sm_90a";
   return v;
 }
@@ -145,7 +145,7 @@ void lora_product(runtime::Stream& s, const LoraProduct& p) {
       args);
 }
 
-std::vector<Variant> lora_variants() {
+std::vector<Variant> lora_product_variants() {
   std::vector<Variant> all;
   for (DType type : {DType::bf16, DType::f16})
     for (bool transposed : {false, true})

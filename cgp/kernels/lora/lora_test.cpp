@@ -107,11 +107,45 @@ TEST(lora, one_pass_on_sm90) {
   const auto info = runtime::Device::open("emu:sm_90a").info();
   const LoraProduct p{.m = 8, .n = 16, .k = 16, .r = 8};
   EXPECT_EQ(reject(p, info), "");
-  EXPECT_NE(reject({.m = 8, .n = 16, .k = 16, .r = 12}, info), "");
+  EXPECT_NE(reject(LoraProduct{.m = 8, .n = 16, .k = 16, .r = 12}, info), "");
   EXPECT_NE(reject(p, runtime::Device::open("emu:sm_80").info()), "");
 }
 
-TEST(lora, variants_assemble) { expect_assemble(images_for({"sm_90a"}, lora_variants())); }
+TEST(lora, variants_assemble) {
+  expect_assemble(images_for({"sm_90a"}, lora_product_variants()));
+  expect_assemble(images_for({"sm_80", "sm_90a"}, lora_down_variants()));
+}
+
+namespace {
+template <class T>
+void expect_down(std::uint64_t m, std::uint64_t k, std::uint64_t r, double tolerance) {
+  const auto device = runtime::Device::open("emu:sm_80");
+  Matrix<T> x(device, m, k, 1), a(device, r, k, 2), t(device, m, r, 3);
+  const LoraDown p{.type = dtype_of<T>,
+                   .m = m,
+                   .k = k,
+                   .r = r,
+                   .scale = 0.5,
+                   .x = x.memory.address(),
+                   .a = a.memory.address(),
+                   .t = t.memory.address()};
+  lora_down(device.stream(), p);
+  device.sync();
+  expect_near(t.now(), plus(Numbers(m * r), times(x.values, false, a.values, true, m, r, k), 0.5), tolerance,
+              "t");
+}
+}  // namespace
+
+TEST(lora, down_at_ragged_sizes) {
+  expect_down<half>(2053, 40, 5, 0.01);
+  expect_down<bfloat16>(2048, 520, 24, 0.1);
+  expect_down<bfloat16>(2048, 8, 64, 0.1);
+  const auto info = runtime::Device::open("emu:sm_80").info();
+  EXPECT_EQ(reject(LoraDown{.m = 4096, .k = 64, .r = 16}, info), "");
+  EXPECT_NE(reject(LoraDown{.m = 64, .k = 64, .r = 16}, info), "");
+  EXPECT_NE(reject(LoraDown{.m = 4096, .k = 60, .r = 16}, info), "");
+  EXPECT_NE(reject(LoraDown{.m = 4096, .k = 64, .r = 65}, info), "");
+}
 
 TEST(lora, bad_arguments_are_named) {
   const auto device = runtime::Device::open("emu:sm_80");
