@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// t = scale * x A' for adapters: r columns.
+// t = scale * x A' for adapters of at most 16 columns.
 //   who      a block owns 32 rows of x; its warps take turns along K
 //   memory   x straight from global memory into mma fragments, 16 bytes a lane, once; A likewise, from L2
 //   sync     none until the end, when the warps' accumulators meet in shared memory and are added in order of the warps
@@ -20,18 +20,15 @@ namespace {
 
 using namespace dsl;
 
-constexpr int kRows = 32, kUnroll = 2;
+constexpr int kRows = 32, kCols = 16, kUnroll = 2, kWarps = 16;
 constexpr std::uint64_t kLeastRows = 2048;  // fewer blocks than that leave most of the device idle
 
 struct DownConfig {
   DType type = DType::bf16;
-  int cols = 16;  ///< r at most
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     v.type("type", "", c.type);
-    v.number("cols", "r", c.cols);
   }
-  int warps() const { return cols == 16 ? 16 : 8; }
 };
 
 template <template <class> class V>
@@ -62,22 +59,21 @@ struct RowFragments {
   }
 };
 
-template <class T, int Cols>
-void down_kernel(Kernel& k, DownConfig c, DownArgs<DeviceArg> p) {
-  const int warps = c.warps();
-  k.block(32 * warps);
+template <class T>
+void down_kernel(Kernel& k, DownConfig, DownArgs<DeviceArg> p) {
+  k.block(32 * kWarps);
   if (k.sm() >= 90) griddepcontrol_launch_dependents(k);
   auto warp = k.warp();
   const auto m0 = k.ctaid_x() * std::uint32_t(kRows);
   const RowFragments x(warp, p.x, m0, p.m, p.accesses, kRows / 8),
-      a(warp, p.a, Val<u32>(0), p.r, p.accesses, Cols / 8);
+      a(warp, p.a, Val<u32>(0), p.r, p.accesses, kCols / 8);
   const auto q = warp.lane() % 4;
   constexpr std::uint32_t turn = 4 * kUnroll;
 
-  using Sum = WarpAcc<f32, kRows, Cols>;
+  using Sum = WarpAcc<f32, kRows, kCols>;
   const auto sum =
-      k.loop(range(warp.index * turn, p.accesses, Val<u32>(turn * std::uint32_t(warps))),
-             zeros<f32, kRows, Cols>(warp), [&](Val<u32> base, Sum acc) {
+      k.loop(range(warp.index * turn, p.accesses, Val<u32>(turn * std::uint32_t(kWarps))),
+             zeros<f32, kRows, kCols>(warp), [&](Val<u32> base, Sum acc) {
                std::vector<std::vector<RegGroup<b32, 4>>> of_x, of_a;
                for (int u = 0; u < kUnroll; ++u) {
                  const auto access = base + q + std::uint32_t(4 * u);
@@ -100,31 +96,24 @@ void down_kernel(Kernel& k, DownConfig c, DownArgs<DeviceArg> p) {
                return std::move(sums.back());
              });
 
-  auto partial = k.shared<f32>(warps * kRows * Cols, 128);
+  auto partial = k.shared<f32>(kWarps * kRows * kCols, 128);
   for (int i = 0; i < Sum::count; ++i)
     partial.st((warp.index * std::uint32_t(Sum::count) + std::uint32_t(i)) * 32u + warp.lane(), sum[i]);
   k.sync();
-  k.loop(range(k.tid(), Val<u32>(kRows * Cols), Val<u32>(std::uint32_t(32 * warps))), [&](Val<u32> o) {
-    const auto row = o / Cols, col = o % Cols;
+  k.loop(range(k.tid(), Val<u32>(kRows * kCols), Val<u32>(std::uint32_t(32 * kWarps))), [&](Val<u32> o) {
+    const auto row = o / kCols, col = o % kCols;
     const auto lane = row % 8 * 4 + col % 8 / 2;
-    const auto reg = (row / 16 * (Cols / 8) + col / 8) * 4 + row / 8 % 2 * 2 + col % 2;
+    const auto reg = (row / 16 * (kCols / 8) + col / 8) * 4 + row / 8 % 2 * 2 + col % 2;
     std::vector<Val<f32>> total{partial.ld(reg * 32 + lane)};
-    for (int w = 1; w < warps; ++w)
+    for (int w = 1; w < kWarps; ++w)
       total.push_back(total.back() + partial.ld((reg + std::uint32_t(w * Sum::count)) * 32 + lane));
     p.t.st_if((m0 + row < p.m) & (col < p.r), to<u64>(m0 + row) * to<u64>(p.r) + to<u64>(col),
               bits<b16>(to<T>(total.back() * p.scale)));
   });
 }
 
-template <class T>
-Variant down_of(const DownConfig& c) {
-  return config_variant("lora_down", c, 80,
-                        c.cols == 16   ? down_kernel<T, 16>
-                        : c.cols == 32 ? down_kernel<T, 32>
-                                       : down_kernel<T, 64>);
-}
 Variant down_variant(const DownConfig& c) {
-  return c.type == DType::f16 ? down_of<f16>(c) : down_of<bf16>(c);
+  return config_variant("lora_down", c, 80, c.type == DType::f16 ? down_kernel<f16> : down_kernel<bf16>);
 }
 
 }  // namespace
@@ -134,7 +123,7 @@ std::string reject(const LoraDown& p, const runtime::DeviceInfo& d) {
   if (p.type != DType::bf16 && p.type != DType::f16)
     return text::cat("lora_down needs f16 or bf16; the type is ", name(p.type));
   if (p.k == 0 || p.k % 8) return text::cat("lora_down needs a k that is a multiple of 8; it is ", p.k);
-  if (p.r == 0 || p.r > 64) return text::cat("lora_down needs r from 1 to 64; it is ", p.r);
+  if (p.r == 0 || p.r > kCols) return text::cat("lora_down needs r from 1 to 16; it is ", p.r);
   if (p.m < kLeastRows || p.m >> 31) return text::cat("lora_down is for 2048 rows and more; there are ", p.m);
   if ((p.x | p.a) % 16) return "lora_down needs addresses at multiples of 16 bytes";
   return {};
@@ -142,8 +131,7 @@ std::string reject(const LoraDown& p, const runtime::DeviceInfo& d) {
 
 void lora_down(runtime::Stream& s, const LoraDown& p) {
   if (auto why = reject(p, s.device().info()); !why.empty()) throw Unsupported(std::move(why));
-  const DownConfig c{p.type, p.r <= 16 ? 16 : p.r <= 32 ? 32 : 64};
-  launch::launch_kernel(s, load(s.device(), down_variant(c)),
+  launch::launch_kernel(s, load(s.device(), down_variant({p.type})),
                         runtime::Launch{.grid = {std::uint32_t((p.m + kRows - 1) / kRows)}},
                         DownArgs<launch::HostArg>{.x = p.x,
                                                   .a = p.a,
@@ -155,10 +143,7 @@ void lora_down(runtime::Stream& s, const LoraDown& p) {
 }
 
 std::vector<Variant> lora_down_variants() {
-  std::vector<Variant> all;
-  for (DType type : {DType::bf16, DType::f16})
-    for (int cols : {16, 32, 64}) all.push_back(down_variant({type, cols}));
-  return all;
+  return {down_variant({DType::bf16}), down_variant({DType::f16})};
 }
 
 }  // namespace cgp::kernels

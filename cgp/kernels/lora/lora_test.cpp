@@ -138,13 +138,12 @@ void expect_down(std::uint64_t m, std::uint64_t k, std::uint64_t r, double toler
 
 TEST(lora, down_at_ragged_sizes) {
   expect_down<half>(2053, 40, 5, 0.01);
-  expect_down<bfloat16>(2048, 520, 24, 0.1);
-  expect_down<bfloat16>(2048, 8, 64, 0.1);
+  expect_down<bfloat16>(2048, 520, 16, 0.1);
   const auto info = runtime::Device::open("emu:sm_80").info();
   EXPECT_EQ(reject(LoraDown{.m = 4096, .k = 64, .r = 16}, info), "");
   EXPECT_NE(reject(LoraDown{.m = 64, .k = 64, .r = 16}, info), "");
   EXPECT_NE(reject(LoraDown{.m = 4096, .k = 60, .r = 16}, info), "");
-  EXPECT_NE(reject(LoraDown{.m = 4096, .k = 64, .r = 65}, info), "");
+  EXPECT_NE(reject(LoraDown{.m = 4096, .k = 64, .r = 17}, info), "");
 }
 
 TEST(lora, bad_arguments_are_named) {
