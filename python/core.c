@@ -753,7 +753,7 @@ static PyMethodDef methods[] = {METHOD(set_exceptions), METHOD(version),     MET
                                 METHOD(module_free),    METHOD(module_kernels), METHOD(kernel_open), METHOD(kernel_free),
                                 METHOD(kernel_info),    METHOD(kernel_launch),
                                 METHOD(optimizer_chunks), METHOD(optimizer_norm), METHOD(optimizer_control),
-                                METHOD(optimizer_update), METHOD(optimizer_clip), METHOD(torch_key),
+                                METHOD(optimizer_update), METHOD(optimizer_clip), METHOD(lora_linear), METHOD(torch_key),
                                 {NULL, NULL, 0, NULL}};
 static PyModuleDef module = {PyModuleDef_HEAD_INIT, "cgp._core", "The C interface of cgp.", -1, methods, NULL, NULL, NULL, NULL};
 PyMODINIT_FUNC PyInit__core(void);

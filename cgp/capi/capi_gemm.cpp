@@ -8,6 +8,7 @@
 #include "cgp/kernels/gemm/api/gemm.h"
 #include "cgp/kernels/gemm/api/gemm_launch.h"
 #include "cgp/kernels/grouped_gemm/grouped_gemm.h"
+#include "cgp/kernels/lora/lora.h"
 
 namespace cgp::capi {
 namespace {
@@ -346,6 +347,33 @@ cgp_status cgp_grouped_gemm_depth(cgp_stream* s, const cgp_tensor* a, const cgp_
     cgp::capi::require(s, "s");
     cgp::capi::grouped(*s, cgp::kernels::GroupedForm::depth, Tensor(a, op, "a"), Tensor(b, op, "b"),
                        Tensor(ends, op, "ends"), nullptr, options_of(options, op), Tensor(c, op, "c"));
+  });
+}
+
+cgp_status cgp_lora_linear(cgp_stream* s, const cgp_tensor* x, const cgp_tensor* weight, const cgp_tensor* a,
+                           const cgp_tensor* b, float scale, int32_t transposed, const cgp_tensor* t,
+                           const cgp_tensor* y) {
+  return guarded([&] {
+    const char* op = "lora_linear";
+    cgp::capi::require(s, "s");
+    const Tensor of_x(x, op, "x"), of_t(t, op, "t"), of_y(y, op, "y");
+    for (const auto* each : {&of_x, &of_t, &of_y}) each->expect_rank(2, 2);
+    const std::uint64_t m = of_x.size(0), k = of_x.size(1), r = of_t.size(1), n = of_y.size(1);
+    const auto view = [&](const Tensor& of, std::uint64_t rows, std::uint64_t cols, bool out = false) {
+      of.expect({of_x.dtype()});
+      of.expect_shape(std::array{rows, cols}, "the other arguments");
+      of.expect_contiguous();
+      return of.view(*s, out);
+    };
+    const auto matrix = [&](const cgp_tensor* given, const char* name, std::uint64_t rows,
+                            std::uint64_t cols) {
+      return transposed ? view(Tensor(given, op, name), cols, rows)
+                        : view(Tensor(given, op, name), rows, cols);
+    };
+    cgp::kernels::lora_linear(
+        s->stream, {.type = of_x.dtype(), .m = m, .n = n, .k = k, .r = r, .scale = scale}, transposed != 0,
+        {view(of_x, m, k), matrix(weight, "weight", k, n), matrix(a, "a", k, r), matrix(b, "b", r, n),
+         view(of_t, m, r, true), view(of_y, m, n, true)});
   });
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps of optimizers through the C interface; part of the program of capi_kernel_test.c. */
+/* Steps of optimizers and adapters through the C interface; part of the program of capi_kernel_test.c. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,9 +25,34 @@ static cgp_tensor put(int32_t dtype, uint64_t size, uint64_t count, const void* 
   return t;
 }
 
+static cgp_tensor matrix(int64_t rows, int64_t cols, const float* host) {
+  cgp_tensor t = put(CGP_F32, 4, (uint64_t)(rows * cols), host);
+  t.rank = 2, t.shape[0] = rows, t.shape[1] = cols, t.stride[0] = cols, t.stride[1] = 1;
+  return t;
+}
+/* A layer of two inputs and three outputs with an adapter of rank one. */
+static void expect_adapter(cgp_stream* stream) {
+  const float x[2] = {1, 2}, w[6] = {1, 0, 0, 1, 1, 1}, a[2] = {3, 1}, b[3] = {1, 0, 2};
+  float y[3] = {0, 0, 0}, t[1] = {0};
+  const cgp_tensor of_x = matrix(1, 2, x), of_w = matrix(3, 2, w), of_a = matrix(1, 2, a),
+                   of_b = matrix(3, 1, b);
+  const cgp_tensor of_t = matrix(1, 1, t), of_y = matrix(1, 3, y);
+  expect(!cgp_lora_linear(stream, &of_x, &of_w, &of_a, &of_b, 0.5f, 1, &of_t, &of_y) &&
+             !cgp_stream_wait(stream) && !cgp_download(gpu, y, of_y.address, sizeof y) &&
+             !cgp_download(gpu, t, of_t.address, sizeof t),
+         "an adapter");
+  expect(t[0] == 2.5f && y[0] == 3.5f && y[1] == 2.0f && y[2] == 8.0f, "x w' + t b'");
+  expect(cgp_lora_linear(stream, &of_x, &of_w, &of_a, &of_b, 0.5f, 0, &of_t, &of_y) == CGP_INVALID_ARGUMENT &&
+             strstr(cgp_last_error(), "weight"),
+         "shapes are checked");
+  const cgp_tensor all[] = {of_x, of_w, of_a, of_b, of_t, of_y};
+  for (size_t i = 0; i < sizeof all / sizeof *all; ++i) cgp_free(gpu, all[i].address);
+}
+
 /* Two steps of SGD on two tensors, the second one's gradients clipped to half. */
 int optimizer_failures(cgp_device* device, cgp_stream* stream) {
   gpu = device;
+  expect_adapter(stream);
   float w[N + M], g[N + M], m[N + M], step[2] = {0, 0};
   for (int i = 0; i < N + M; ++i) w[i] = 1.0f, g[i] = 2.0f, m[i] = 0.0f;
   const cgp_tensor weight = put(CGP_F32, 4, N + M, w), gradient = put(CGP_F32, 4, N + M, g);

@@ -32,17 +32,25 @@ def _check(x, weight, a, b, base):
         expect(t is None or t.dtype == x.dtype, "lora", name, f"it must have the type of x, {x.dtype}")
 
 
+def _whole(*tensors):
+    """Whether one call can take them."""
+    return all(t is not None and t.is_contiguous() for t in tensors)
+
+
 def _lora(x, a, b, scale, weight=None, bias=None, base=None):
     _check(x, weight, a, b, base)
     flat = rows(x).reshape(-1, x.shape[-1])
     m, n = flat.shape[0], b.shape[0]
-    t = _product(flat, a.mT, empty(x, None, (m, a.shape[0])))
-    y = empty(x, None, (m, n))
+    t, y = empty(x, None, (m, a.shape[0])), empty(x, None, (m, n))
+    if bias is None and _whole(flat, weight, a, b):
+        queue(_core.lora_linear, flat, flat, weight, a, b, scale, 1, t, y)
+        return y.view(x.shape[:-1] + (n,)), t
+    _product(flat, a.mT, t, scale)
     if weight is None:
-        _product(t, b.mT, y, scale, residual=rows(base).reshape(m, n))
+        _product(t, b.mT, y, residual=rows(base).reshape(m, n))
     else:
         _product(flat, weight.mT, y, bias=dense(bias))
-        _product(t, b.mT, y, scale, 1.0)
+        _product(t, b.mT, y, beta=1.0)
     return y.view(x.shape[:-1] + (n,)), t
 
 
@@ -53,16 +61,18 @@ def _lora_fake(x, a, b, scale, weight=None, bias=None, base=None):
 
 def _lora_backward(dy, x, t, a, b, scale, weight, with_dx):
     flat, dy = rows(x).reshape(-1, x.shape[-1]), rows(dy).reshape(-1, dy.shape[-1])
-    dt = _product(dy, b, empty(t, None, t.shape), scale)
+    dt, dx = empty(t, None, t.shape), empty(x, None, flat.shape) if with_dx else x.new_empty(0)
+    if with_dx and _whole(dy, weight, b, a):
+        queue(_core.lora_linear, dy, dy, weight, b, a, scale, 0, dt, dx)
+    else:
+        _product(dy, b, dt, scale)
+        if with_dx:
+            if weight is not None:
+                _product(dy, weight, dx)
+            _product(dt, a, dx, beta=0.0 if weight is None else 1.0)
     da = _product(dt.mT, flat, empty(a, None, a.shape))
-    db = _product(dy.mT, t, empty(b, None, b.shape), scale)
-    if not with_dx:
-        return x.new_empty(0), da, db
-    dx = empty(x, None, flat.shape)
-    if weight is not None:
-        _product(dy, weight, dx)
-    _product(dt, a, dx, beta=0.0 if weight is None else 1.0)
-    return dx.view(x.shape), da, db
+    db = _product(dy.mT, t, empty(b, None, b.shape))
+    return dx.view(x.shape) if with_dx else dx, da, db
 
 
 def _lora_backward_fake(dy, x, t, a, b, scale, weight, with_dx):

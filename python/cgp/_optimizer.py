@@ -73,8 +73,9 @@ class HostStep:
 
 
 def step_on_host(device, buckets, groups, control, max_norm=0.0, checks=False, use_found=False):
-    """A step of arrays on the host. buckets: [(rule, weight code, gradient code, master, stochastic, seed, rows)], where a row is
-    ((pointer, bytes) of weight, gradient, master, first, second and step, elements, group, number of the tensor); None: not there.
+    """A step of arrays on the host. buckets: [(rule, weight code, gradient code, master, stochastic, 8-bit states, seed, rows)], where a
+    row is ((pointer, bytes) of weight, gradient, master or scales, first, second and step, elements, group, number of the tensor); None:
+    not there.
     control: the address of the control block on the host, which is written."""
     with HostStep(device) as host:
         rows = [row for bucket in buckets for row in bucket[-1]]
@@ -93,8 +94,9 @@ def step_on_host(device, buckets, groups, control, max_norm=0.0, checks=False, u
             first += count
         _core.optimizer_control(stream, RULES[buckets[0][0]], max_norm, int(use_found), 0, table, groups, control, rates,
                                 partial if checks and first else None)
-        for (rule, weight, gradient, master, stochastic, seed, _), own in zip(buckets, chunks):
-            _core.optimizer_update(stream, RULES[rule], weight, gradient, int(master), int(stochastic), seed, table, own, rates, control)
+        for (rule, weight, gradient, master, stochastic, states8, seed, _), own in zip(buckets, chunks):
+            _core.optimizer_update(stream, RULES[rule], weight, gradient, int(master), int(stochastic), int(states8), seed, table, own, rates,
+                                   control)
         host.finish()
 
 
@@ -164,7 +166,7 @@ def optimizer_step(weights, gradients, state=None, *, rule="adamw", lr=1e-3, bet
 
     control = np.zeros(CONTROL, np.uint32)
     control.view(np.float32)[SCALE] = 1
-    buckets = [(rule, w, g, False, False, 0,
+    buckets = [(rule, w, g, False, False, False, 0,
                 [((memory(weights[i]), memory(gradients[i]), None, memory(state["first"][i]) if n > 0 else None,
                    memory(state["second"][i]) if n > 1 else None, (state["step"].ctypes.data + 4 * i, 4)), weights[i].size, 0, i)
                  for i in of]) for (w, g), of in codes.items()]

@@ -208,7 +208,7 @@ class TrainingStep:
     ...     optimizer.zero_grad()
 
     With an optimizer of cgp.optim (whose max_norm clips) the graph holds its step, too, and parameters have no .grad afterwards. With
-    accumulate=n every n-th call takes the step, with the mean of the gradients of n calls (added up in the parameters' types); `schedule` (of torch.optim.lr_scheduler) goes on
+    accumulate=n every n-th call takes the step, with the mean of the gradients of n calls (added up in float32); `schedule` (of torch.optim.lr_scheduler) goes on
     after each step, and its rates are sent to the device before the next.
 
     >>> optimizer = cgp.optim.AdamW(model.parameters(), lr=3e-4, max_norm=1.0)
@@ -314,10 +314,11 @@ class TrainingStep:
         return loss.detach()
 
     def _sum(self, p):
-        """Where the gradients of several calls are added."""
+        """Where the gradients of several calls are added: float32 for parameters of 16 bits, too."""
+        dtype = torch.promote_types(p.dtype, torch.float32)
         held = self._sums.get(p)
-        if held is None or held.shape != p.shape or held.dtype is not p.dtype or held.device != p.device:
-            held = self._sums[p] = torch.zeros_like(p, memory_format=torch.preserve_format)
+        if held is None or held.shape != p.shape or held.dtype is not dtype or held.device != p.device:
+            held = self._sums[p] = torch.zeros_like(p, dtype=dtype, memory_format=torch.preserve_format)
         return held
 
     @torch.no_grad()
@@ -326,9 +327,10 @@ class TrainingStep:
         there = [(p, g) for p, g in zip(parameters, gradients) if g is not None]
         if self._accumulate > 1:
             torch._foreach_add_([self._sum(p) for p, _ in there], [g for _, g in there])
-            there = list(self._sums.items())
         if step is None:
             return
+        if self._accumulate > 1:
+            there = [(p, t.to(p.dtype)) for p, t in self._sums.items()]
         before = [p.grad for p, _ in there]
         for p, g in there:
             p.grad = g
@@ -336,7 +338,7 @@ class TrainingStep:
         for (p, _), g in zip(there, before):
             p.grad = g
         if self._accumulate > 1:
-            torch._foreach_zero_([g for _, g in there])
+            torch._foreach_zero_(list(self._sums.values()))
 
     def _loss(self, inputs):
         loss = self._loss_of(self.model(**inputs))

@@ -13,7 +13,7 @@ from ._optimizer import CONTROL, FOUND, NORM, RATES, ROW, RULES, SCALE, STATES
 from ._runtime import ArgumentError, Unsupported, torch_cpu_device
 from ._torch import CODES, FLOATS
 
-__all__ = ["Adam", "AdamW", "GradScaler", "Lion", "Muon", "SGD", "clip_grad_norm_", "orthogonal"]
+__all__ = ["Adam", "Adam8bit", "AdamW", "AdamW8bit", "GradScaler", "Lion", "Muon", "SGD", "clip_grad_norm_", "orthogonal"]
 
 
 def _memory(t):
@@ -59,13 +59,14 @@ class _Tables:
         self.rules = [owner._rule(owner.param_groups[g]) for g in groups]
         self.masters = [owner._master and p.dtype is not torch.float32 for p in params]
         self.dtypes = [p.dtype for p in params]
-        keys = [(CODES[p.dtype], CODES[p.grad.dtype], m, r) for p, m, r in zip(params, self.masters, self.rules)]
+        self.states8 = [owner._codes(p) for p in params]
+        keys = list(zip((CODES[p.dtype] for p in params), (CODES[p.grad.dtype] for p in params), self.masters, self.rules, self.states8))
         of = {}
         for i, key in enumerate(keys):
             of.setdefault(key, []).append(i)
         self.order = [i for key in of for i in of[key]]  # rows of the table
-        self.buckets = [(rule, weight, gradient, master, owner._stochastic and weight == CODES[torch.bfloat16] and not master, len(rows))
-                        for (weight, gradient, master, rule), rows in of.items()]
+        self.buckets = [(rule, weight, gradient, master, owner._stochastic and weight == CODES[torch.bfloat16] and not master, states8,
+                         len(rows)) for (weight, gradient, master, rule, states8), rows in of.items()]
         self.numbers = [owner._number(p) for p in params]
         self.key = None  # of the gradients that the table on the device names
         if device.type != "cuda":
@@ -85,9 +86,8 @@ class _Tables:
         words, params = [], self.params
         for i in self.order:
             p, state = params[i], owner.state[params[i]]
-            names = owner._moments[:STATES[self.rules[i]]]
-            moments = [state[name].data_ptr() for name in names] + [0, 0]
-            master = state["master"].data_ptr() if self.masters[i] else 0
+            moments = [state[name].data_ptr() for name in owner._names(self.rules[i], self.states8[i])] + [0, 0]
+            master = state["absmax"].data_ptr() if self.states8[i] else state["master"].data_ptr() if self.masters[i] else 0
             words += [p.data_ptr(), gradients[i].data_ptr(), master, moments[0], moments[1], state["step"].data_ptr(), p.numel(),
                       self.groups[i] | self.numbers[i] << 32]
         return torch.tensor(words, dtype=torch.int64)
@@ -149,12 +149,24 @@ class _Optimizer(torch.optim.Optimizer):
         return self._numbers[id(p)]
 
     # ------------------------------------------------------------ states
-    def _prepare(self, p, rule, master):
+    def _codes(self, p):
+        """Whether the states of p are of 8 bits."""
+        return False
+
+    def _names(self, rule, states8):
+        return (("state1", "state2") if states8 else self._moments)[:STATES[rule]]
+
+    def _prepare(self, p, rule, master, states8):
         state = self.state[p]
         step = state.get("step")
         if not torch.is_tensor(step) or step.device != p.device or step.dtype is not torch.float32 or step.dim():
             state["step"] = torch.tensor(float(step or 0), dtype=torch.float32, device=p.device)
-        for name in self._moments[:STATES[rule]]:
+        names = self._names(rule, states8)
+        if states8 and "absmax" not in state:
+            for name in names:
+                state[name] = torch.zeros(p.numel(), dtype=torch.uint8, device=p.device)
+            state["absmax"] = torch.zeros(len(names), -(-p.numel() // 256), dtype=torch.float32, device=p.device)
+        for name in () if states8 else names:
             old = state.get(name)
             if old is None or old.dtype is not torch.float32 or old.device != p.device or old.stride() != p.stride():
                 new = torch.zeros_like(p, dtype=torch.float32, memory_format=torch.preserve_format)
@@ -180,7 +192,9 @@ class _Optimizer(torch.optim.Optimizer):
         own = [p for group in self.param_groups for p in group["params"]]
         for i, p in zip(saved, own):
             for name, value in state_dict["state"].get(i, {}).items():
-                if torch.is_tensor(value) and name != "step" and value.dtype is torch.float32:
+                if torch.is_tensor(value) and name in ("state1", "state2", "absmax"):
+                    self.state[p][name] = value.detach().to(device=p.device, copy=True)
+                elif torch.is_tensor(value) and name != "step" and value.dtype is torch.float32:
                     self.state[p][name] = torch.empty_like(p, dtype=torch.float32).copy_(value)
                 elif torch.is_tensor(value) and name == "step":
                     self.state[p][name] = value.detach().to(device=p.device, dtype=torch.float32, copy=True)
@@ -222,8 +236,8 @@ class _Optimizer(torch.optim.Optimizer):
             if any(g.layout is not torch.strided for g in gradients):
                 raise Unsupported(f"{who}: a gradient is sparse; take torch.optim.SparseAdam")
             tables = self._tables = _Tables(self, params, groups)
-            for p, rule, master in zip(params, tables.rules, tables.masters):
-                self._prepare(p, rule, master)
+            for p, rule, master, states8 in zip(params, tables.rules, tables.masters, tables.states8):
+                self._prepare(p, rule, master, states8)
         return tables, [_laid_out_as(p, g) for p, g in zip(params, gradients)]
 
     def _launch(self, tables, gradients, key, recording):
@@ -298,23 +312,24 @@ class _Optimizer(torch.optim.Optimizer):
                     _core.optimizer_norm(None, gradient, table, chunks, partial)
         _core.optimizer_control(None, RULES[tables.buckets[0][0]], self._max_norm, int(use_found), 0, table, self._groups_there, control,
                                 rates, tables.partial if checks else None)
-        for (rule, weight, gradient, master, stochastic, _), chunks in zip(tables.buckets, tables.chunks):
+        for (rule, weight, gradient, master, stochastic, states8, _), chunks in zip(tables.buckets, tables.chunks):
             if chunks is not None:
-                _core.optimizer_update(None, RULES[rule], weight, gradient, int(master), int(stochastic), self._seed, table, chunks, rates,
-                                       control)
+                _core.optimizer_update(None, RULES[rule], weight, gradient, int(master), int(stochastic), int(states8), self._seed, table,
+                                       chunks, rates, control)
 
     def _on_host(self, tables, gradients, checks, use_found):
         params, device = tables.params, torch_cpu_device(f"cgp.optim.{type(self).__name__}")
         buckets, order = [], iter(tables.order)
-        for rule, weight, gradient, master, stochastic, count in tables.buckets:
+        for rule, weight, gradient, master, stochastic, states8, count in tables.buckets:
             rows = []
             for _ in range(count):
                 i = next(order)
                 p, state = params[i], self.state[params[i]]
-                moments = [_memory(state[name]) for name in self._moments[:STATES[rule]]] + [None, None]
-                rows.append(((_memory(p), _memory(gradients[i]), _memory(state["master"]) if master else None, moments[0], moments[1],
-                              _memory(state["step"])), p.numel(), tables.groups[i], tables.numbers[i]))
-            buckets.append((rule, weight, gradient, master, stochastic, self._seed, rows))
+                moments = [_memory(state[name]) for name in self._names(rule, states8)] + [None, None]
+                beside = _memory(state["absmax"]) if states8 else _memory(state["master"]) if master else None
+                rows.append(((_memory(p), _memory(gradients[i]), beside, moments[0], moments[1], _memory(state["step"])), p.numel(),
+                             tables.groups[i], tables.numbers[i]))
+            buckets.append((rule, weight, gradient, master, stochastic, states8, self._seed, rows))
         words = [self._words(group) for group in self.param_groups]
         words = [(float(group["lr"]), *w[1:]) for group, w in zip(self.param_groups, words)]
         _optimizer.step_on_host(device, buckets, words, self._control.data_ptr(), self._max_norm, checks, use_found)
@@ -350,6 +365,28 @@ class AdamW(Adam):
 
     def _rule(self, group):
         return "adamw"
+
+
+class _States8:
+    """States of 8 bits (Dettmers et al., arXiv:2110.02861): "state1" and "state2" hold codes in the order of the parameter's memory, "absmax"
+    one scale for each 256 of them. Parameters of fewer than 4096 elements keep float32 states, as in bitsandbytes."""
+    least = 4096
+
+    def __init__(self, params, *arguments, **options):
+        if options.get("master"):
+            raise Unsupported(f"cgp.optim.{type(self).__name__}: master=True is not there: take stochastic=True, or states of 32 bits")
+        super().__init__(params, *arguments, **options)
+
+    def _codes(self, p):
+        return p.numel() >= self.least
+
+
+class Adam8bit(_States8, Adam):
+    """Adam with states of 8 bits: 2 bytes a parameter instead of 8. Options as Adam's, without master."""
+
+
+class AdamW8bit(_States8, AdamW):
+    """AdamW with states of 8 bits: 2 bytes a parameter instead of 8. Options as AdamW's, without master."""
 
 
 class SGD(_Optimizer):

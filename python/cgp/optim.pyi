@@ -23,6 +23,12 @@ class AdamW(Adam):
                  weight_decay: float = 1e-2, amsgrad: bool = False, *, maximize: bool = False, capturable: bool = False,
                  max_norm: float = 0.0, master: bool = False, stochastic: bool = False, seed: int = 0) -> None: ...
 
+class Adam8bit(Adam):
+    least: int
+
+class AdamW8bit(AdamW):
+    least: int
+
 class SGD(_Optimizer):
     def __init__(self, params: Iterable[Any], lr: Union[float, Tensor] = 1e-3, momentum: float = 0.0, dampening: float = 0.0,
                  weight_decay: float = 0.0, nesterov: bool = False, *, maximize: bool = False, max_norm: float = 0.0,

@@ -59,7 +59,7 @@ def test_json_and_plots():
 
 def test_arguments():
     o = arguments([])
-    assert o.parts == ["operators", "optimizers", "generate", "train"] and o.prompts == [32, 128, 512] and o.compile and o.models[0] == "gpt2"
+    assert o.parts == ["operators", "optimizers", "adapters", "generate", "train"] and o.prompts == [32, 128, 512] and o.compile and o.models[0] == "gpt2"
     o = arguments(["generate", "--prompts", "8,16", "--no-compile", "--models", "llama1b", "--layers", "2", "--only", "a, b"])
     assert o.parts == ["generate"] and o.prompts == [8, 16] and not o.compile and o.layers == 2 and o.only == ["a", "b"]
 

@@ -220,6 +220,38 @@ def test_lion_and_layouts(device):
     assert o.state[w]["exp_avg"].stride() == w.stride()
 
 
+def test_states_of_8_bits(device):
+    """Beside float32 states: as near as the code is; small parameters exactly; resumed with the same bits."""
+    from cgp import optim
+    w = torch.randn(70, 60, device=device)
+
+    def steps(optimizer, parameters, count, seed):
+        generator = torch.Generator().manual_seed(seed)
+        for _ in range(count):
+            for p in parameters:
+                p.grad = torch.randn(p.shape, generator=generator).to(p.device, p.dtype)
+            optimizer.step()
+
+    def made(kind, **options):
+        ps = [torch.nn.Parameter(w.clone()), torch.nn.Parameter(w[:3].clone())]
+        return ps, kind(ps, lr=1e-2, weight_decay=0.1, **options)
+
+    (a, a_small), coded = made(optim.AdamW8bit, max_norm=100.0)
+    (b, b_small), exact = made(optim.AdamW, max_norm=100.0)
+    steps(coded, (a, a_small), 4, 0), steps(exact, (b, b_small), 4, 0)
+    assert float((a - b).norm() / (b - w).norm()) < 0.03
+    torch.testing.assert_close(a_small, b_small, atol=0, rtol=0)
+    state = coded.state[a]
+    assert state["state1"].dtype is torch.uint8 and state["absmax"].shape == (2, 17) and "state1" not in coded.state[a_small]
+    (c, c_small), resumed = made(optim.AdamW8bit, max_norm=100.0)
+    c.data.copy_(a.data), c_small.data.copy_(a_small.data)
+    resumed.load_state_dict(copy.deepcopy(coded.state_dict()))
+    steps(coded, (a, a_small), 2, 1), steps(resumed, (c, c_small), 2, 1)
+    assert torch.equal(a, c) and torch.equal(a_small, c_small)
+    with pytest.raises(cgp.Unsupported, match="master"):
+        made(optim.Adam8bit, master=True)
+
+
 @needs_torch
 def test_mistakes_are_named():
     from cgp import optim
@@ -343,6 +375,26 @@ def test_training_step_with_an_optimizer(recorded, device, accumulate):
     step(x=x)
     if accumulate == 1:
         assert float(o.state[a.first.weight]["step"]) == 5
+
+
+def test_gradients_of_16_bits_are_added_in_float32(device):
+    """64 + 1/4 + 1/8 + 1/8 is 64 where each sum is rounded to bfloat16."""
+    from cgp import optim
+
+    class Product(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.p = torch.nn.Parameter(torch.zeros(3, dtype=torch.bfloat16))
+
+        def forward(self, x):
+            return type("Out", (), {"loss": (self.p * x).sum()})
+
+    model = Product().to(device)
+    step = cgp.TrainingStep(model, optimizer=optim.SGD(model.parameters(), lr=1.0), accumulate=4)
+    for turn in (1, 2):
+        for x in (256, 1, 0.5, 0.5):
+            step(x=torch.full((3,), x, dtype=torch.bfloat16, device=device))
+        assert model.p.tolist() == [-64.5 * turn] * 3
 
 
 def test_training_step_says_what_it_takes(device):

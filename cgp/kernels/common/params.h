@@ -129,11 +129,16 @@ Params declare_params(dsl::Kernel& k) {
 }
 /// Launches with the same parameters. The launch checks each against the kernel's.
 template <class Params, class... Choice>
-void launch(runtime::Stream& s, const runtime::LoadedKernel& fn, runtime::Dim3 grid, Params& p,
+void launch(runtime::Stream& s, const runtime::LoadedKernel& fn, const runtime::Launch& how, Params& p,
             const Choice&... choices) {
   std::vector<runtime::Arg> args;
   p.visit([&](auto&... field) { (args.push_back(field.arg(args.size())), ...); }, choices...);
-  fn.launch(s, runtime::Launch{.grid = grid}, args);
+  fn.launch(s, how, args);
+}
+template <class Params, class... Choice>
+void launch(runtime::Stream& s, const runtime::LoadedKernel& fn, runtime::Dim3 grid, Params& p,
+            const Choice&... choices) {
+  launch(s, fn, runtime::Launch{.grid = grid}, p, choices...);
 }
 
 }  // namespace cgp::kernels

@@ -3,6 +3,7 @@
 
 #include "cgp/base/text.h"
 #include "cgp/kernels/gemm/api/gemm.h"
+#include "cgp/kernels/lora/lora_product.h"
 
 namespace cgp::kernels {
 namespace {
@@ -44,33 +45,66 @@ class LoraChecker {
 
 }  // namespace
 
+void lora_linear(runtime::Stream& s, const LoraProblem& p, bool transposed, const LoraLinear& at) {
+  const LoraChecker check("lora_linear", p);
+  const auto weight = [&](std::string_view name, const View& v, std::uint64_t depth, std::uint64_t columns) {
+    check(name, v, depth, columns, false);
+  };
+  check("x", at.x, p.m, p.k, false), weight("weight", at.weight, p.k, p.n), check("y", at.y, p.m, p.n, true);
+  if (p.r == 0) return product(s, p.type, p.m, p.n, p.k, {at.x}, {at.weight, transposed}, at.y);
+  weight("a", at.a, p.k, p.r), weight("b", at.b, p.r, p.n), check("t", at.t, p.m, p.r, true);
+  const LoraDown down{.type = p.type,
+                      .m = p.m,
+                      .k = p.k,
+                      .r = p.r,
+                      .scale = float(p.scale),
+                      .x = at.x.address,
+                      .a = at.a.address,
+                      .t = at.t.address};
+  if (transposed && reject(down, s.device().info()).empty())
+    lora_down(s, down);
+  else
+    product(s, p.type, p.m, p.r, p.k, {at.x}, {at.a, transposed}, at.t, p.scale);
+  const LoraProduct one{.type = p.type,
+                        .m = p.m,
+                        .n = p.n,
+                        .k = p.k,
+                        .r = p.r,
+                        .transposed = transposed,
+                        .x = at.x.address,
+                        .w = at.weight.address,
+                        .t = at.t.address,
+                        .b = at.b.address,
+                        .y = at.y.address,
+                        .pdl = true};
+  if (reject(one, s.device().info()).empty()) return lora_product(s, one);
+  product(s, p.type, p.m, p.n, p.k, {at.x}, {at.weight, transposed}, at.y);
+  product(s, p.type, p.m, p.n, p.r, {at.t}, {at.b, transposed}, at.y, 1, 1);
+}
+
 void lora_forward(runtime::Stream& s, const LoraProblem& p, const LoraForward& at) {
-  const LoraChecker check("lora_forward", p);
-  check("x", at.x, p.m, p.k, false), check("weight", at.weight, p.n, p.k, false),
-      check("y", at.y, p.m, p.n, true);
-  product(s, p.type, p.m, p.n, p.k, {at.x}, {at.weight, true}, at.y);
-  if (p.r == 0) return;
-  check("a", at.a, p.r, p.k, false), check("b", at.b, p.n, p.r, false), check("t", at.t, p.m, p.r, true);
-  product(s, p.type, p.m, p.r, p.k, {at.x}, {at.a, true}, at.t);
-  product(s, p.type, p.m, p.n, p.r, {at.t}, {at.b, true}, at.y, p.scale, 1);
+  lora_linear(s, p, true, {at.x, at.weight, at.a, at.b, at.t, at.y});
 }
 
 void lora_backward(runtime::Stream& s, const LoraProblem& p, const LoraBackward& at) {
   const LoraChecker check("lora_backward", p);
   check("dy", at.dy, p.m, p.n, false);
+  if (p.r > 0) {
+    check("x", at.x, p.m, p.k, false), check("t", at.t, p.m, p.r, false), check("dt", at.dt, p.m, p.r, true);
+    check("a", at.a, p.r, p.k, false), check("b", at.b, p.n, p.r, false);
+    check("da", at.da, p.r, p.k, true), check("db", at.db, p.n, p.r, true);
+  }
   if (at.dx.given) {
-    check("weight", at.weight, p.n, p.k, false), check("dx", at.dx, p.m, p.k, true);
-    product(s, p.type, p.m, p.k, p.n, {at.dy}, {at.weight}, at.dx);
+    LoraProblem back = p;
+    back.n = p.k, back.k = p.n;
+    lora_linear(s, back, false, {at.dy, at.weight, at.b, at.a, at.dt, at.dx});
+  } else if (p.r > 0) {
+    product(s, p.type, p.m, p.r, p.n, {at.dy}, {at.b}, at.dt, p.scale);
   }
   if (p.r == 0) return;
-  check("x", at.x, p.m, p.k, false), check("t", at.t, p.m, p.r, false), check("dt", at.dt, p.m, p.r, true);
-  check("a", at.a, p.r, p.k, false), check("b", at.b, p.n, p.r, false);
-  check("da", at.da, p.r, p.k, true), check("db", at.db, p.n, p.r, true);
   const double beta = at.accumulate ? 1 : 0;
-  product(s, p.type, p.m, p.r, p.n, {at.dy}, {at.b}, at.dt, p.scale);
-  product(s, p.type, p.n, p.r, p.m, {at.dy, true}, {at.t}, at.db, p.scale, beta);
+  product(s, p.type, p.n, p.r, p.m, {at.dy, true}, {at.t}, at.db, 1, beta);
   product(s, p.type, p.r, p.k, p.m, {at.dt, true}, {at.x}, at.da, 1, beta);
-  if (at.dx.given) product(s, p.type, p.m, p.k, p.r, {at.dt}, {at.a}, at.dx, 1, 1);
 }
 
 void lora_merge(runtime::Stream& s, const LoraProblem& p, const View& weight, const View& a, const View& b,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A linear layer with a low-rank adapter (Hu et al., arXiv:2106.09685), as PyTorch lays its weights out:
-//   forward   t = x A',  y = x W' + scale * t B'
-//   backward  dt = scale * dy B,  dA = dt' x,  dB = scale * dy' t,  dx = dy W + dt A
+//   forward   t = scale * x A',  y = x W' + t B'
+//   backward  dt = scale * dy B,  dx = dy W + dt A,  dA = dt' x,  dB = dy' t
 //   merge     W += scale * B A
-// x [m, k], W [n, k], A [r, k], B [n, r], y [m, n], t [m, r]; all row-major, without gaps, f32, f16 or bf16, of one type. Each is a
-// product of gemm.h; the adapter's part is added into the result of the product before it.
+// x [m, k], W [n, k], A [r, k], B [n, r], y [m, n], t [m, r]; all row-major, without gaps, f32, f16 or bf16, of one type. y and dx
+// are one pass on sm_90a (lora_product.h); elsewhere the adapter's part is added into the result of the product before it.
 #include "cgp/kernels/common/view.h"
 
 namespace cgp::kernels {
@@ -17,11 +17,19 @@ struct LoraProblem {
   double scale = 1;
 };
 
+struct LoraLinear {
+  View x, weight, a, b;
+  View t, y;  ///< written
+};
+/// t = scale * x op(A), y = x op(W) + t op(B). transposed: weight [n, k], a [r, k], b [n, r]; else weight [k, n], a [k, r], b [r, n].
+/// Throws ArgumentError naming the argument; a, b and t are not looked at where r is 0.
+void lora_linear(runtime::Stream& s, const LoraProblem& p, bool transposed, const LoraLinear& at);
+
 struct LoraForward {
   View x, weight, a, b;
   View t, y;  ///< written; backward reads t
 };
-/// Queues the products. Throws ArgumentError naming the argument; a, b and t are not looked at where r is 0.
+/// lora_linear() of a layer's own weights.
 void lora_forward(runtime::Stream& s, const LoraProblem& p, const LoraForward& at);
 
 struct LoraBackward {

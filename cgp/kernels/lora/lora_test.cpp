@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "cgp/base/error.h"
+#include "cgp/kernels/lora/lora_product.h"
 #include "cgp/testing/kernel_test.h"
 
 using namespace cgp;
@@ -55,8 +56,9 @@ void expect_near(const Numbers& got, const Numbers& want, double tolerance, cons
 }
 
 template <class T>
-void expect_layer(std::uint64_t m, std::uint64_t n, std::uint64_t k, std::uint64_t r, double tolerance) {
-  const auto device = runtime::Device::open("emu:sm_80");
+void expect_layer(std::uint64_t m, std::uint64_t n, std::uint64_t k, std::uint64_t r, double tolerance,
+                  const char* on = "emu:sm_80") {
+  const auto device = runtime::Device::open(on);
   auto& s = device.stream();
   const LoraProblem p{.type = dtype_of<T>, .m = m, .n = n, .k = k, .r = r, .scale = 0.5};
   Matrix<T> x(device, m, k, 1), w(device, n, k, 2), a(device, r, k, 3), b(device, n, r, 4),
@@ -95,6 +97,53 @@ TEST(lora, forward_backward_and_merge_match_loops) {
   expect_layer<float>(5, 7, 9, 3, 1e-5);
   expect_layer<bfloat16>(9, 24, 16, 8, 0.1);
   expect_layer<float>(3, 4, 5, 0, 1e-5);  // the plain layer
+}
+
+// Ragged tiles, a rank below and above a stage, two tiles a cluster; and a rank that TMA cannot address.
+TEST(lora, one_pass_on_sm90) {
+  expect_layer<bfloat16>(136, 264, 72, 16, 0.2, "emu:sm_90a");
+  expect_layer<half>(24, 80, 72, 72, 0.05, "emu:sm_90a");
+  expect_layer<bfloat16>(24, 40, 72, 12, 0.1, "emu:sm_90a");
+  const auto info = runtime::Device::open("emu:sm_90a").info();
+  const LoraProduct p{.m = 8, .n = 16, .k = 16, .r = 8};
+  EXPECT_EQ(reject(p, info), "");
+  EXPECT_NE(reject(LoraProduct{.m = 8, .n = 16, .k = 16, .r = 12}, info), "");
+  EXPECT_NE(reject(p, runtime::Device::open("emu:sm_80").info()), "");
+}
+
+TEST(lora, variants_assemble) {
+  expect_assemble(images_for({"sm_90a"}, lora_product_variants()));
+  expect_assemble(images_for({"sm_80", "sm_90a"}, lora_down_variants()));
+}
+
+namespace {
+template <class T>
+void expect_down(std::uint64_t m, std::uint64_t k, std::uint64_t r, double tolerance) {
+  const auto device = runtime::Device::open("emu:sm_80");
+  Matrix<T> x(device, m, k, 1), a(device, r, k, 2), t(device, m, r, 3);
+  const LoraDown p{.type = dtype_of<T>,
+                   .m = m,
+                   .k = k,
+                   .r = r,
+                   .scale = 0.5,
+                   .x = x.memory.address(),
+                   .a = a.memory.address(),
+                   .t = t.memory.address()};
+  lora_down(device.stream(), p);
+  device.sync();
+  expect_near(t.now(), plus(Numbers(m * r), times(x.values, false, a.values, true, m, r, k), 0.5), tolerance,
+              "t");
+}
+}  // namespace
+
+TEST(lora, down_at_ragged_sizes) {
+  expect_down<half>(2053, 40, 5, 0.01);
+  expect_down<bfloat16>(2048, 520, 16, 0.1);
+  const auto info = runtime::Device::open("emu:sm_80").info();
+  EXPECT_EQ(reject(LoraDown{.m = 4096, .k = 64, .r = 16}, info), "");
+  EXPECT_NE(reject(LoraDown{.m = 64, .k = 64, .r = 16}, info), "");
+  EXPECT_NE(reject(LoraDown{.m = 4096, .k = 60, .r = 16}, info), "");
+  EXPECT_NE(reject(LoraDown{.m = 4096, .k = 64, .r = 17}, info), "");
 }
 
 TEST(lora, bad_arguments_are_named) {

@@ -9,12 +9,16 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/kernels/optimizer/optimizer_code.h"
 
 namespace cgp::kernels {
 namespace {
 
 [[noreturn]] void refuse(std::string rule, std::string what, std::string hint = {}) {
   throw ArgumentError({text::cat("optimizer: ", rule), {}, std::move(what), std::move(hint)});
+}
+std::uint64_t state_blocks(std::uint64_t elements) {
+  return (elements + kOptimizerStateBlock - 1) / kOptimizerStateBlock;
 }
 
 }  // namespace
@@ -64,23 +68,32 @@ Optimizer::Optimizer(const runtime::Device& device, const OptimizerOptions& o,
     if (t.group >= groups.size())
       refuse("a tensor's group must exist", text::cat(name, " names ", t.group, " of ", groups.size()));
     lengths_.push_back(t.weight.elements), offsets_.push_back(total);
-    total += (t.weight.elements + 3) / 4 * 4;
+    total += state_blocks(t.weight.elements) * kOptimizerStateBlock;
   }
-  types_.rule = o.rule, types_.rounding = o.rounding;
+  types_.rule = o.rule, types_.rounding = o.rounding, types_.states8 = o.states8;
   if (!tensors.empty())
     types_.weight = tensors[0].weight.dtype, types_.gradient = tensors[0].gradient.dtype,
     types_.master = tensors[0].master.given;
-  first_ = device.zeros<float>(has_first_state(o.rule) ? total : 0);
-  second_ = device.zeros<float>(has_second_state(o.rule) ? total : 0);
+  const std::uint64_t has[2] = {has_first_state(o.rule), has_second_state(o.rule)};
+  const bool b8 = o.states8;
+  first_ = device.zeros<float>(b8 ? 0 : has[0] * total),
+  second_ = device.zeros<float>(b8 ? 0 : has[1] * total);
+  for (int i = 0; i < 2; ++i) codes_[i] = device.zeros<std::uint8_t>(b8 ? has[i] * total : 0);
+  scales_ = device.zeros<float>(b8 ? (has[0] + has[1]) * (total / kOptimizerStateBlock) : 0);
   steps_ = device.zeros<float>(tensors.size());
   std::vector<std::uint64_t> table(tensors.size() * kOptimizerRowWords);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const auto& t = tensors[i];
+    const auto state = [&](const runtime::Buffer<float>& f32, const runtime::Buffer<std::uint8_t>& codes) {
+      return b8 ? codes.address() + offsets_[i] : f32.address() + offsets_[i] * 4;
+    };
     const OptimizerRow row{t.weight.address,
                            t.gradient.address,
-                           t.master.given ? t.master.address : 0,
-                           has_first_state(o.rule) ? first_.address() + offsets_[i] * 4 : 0,
-                           has_second_state(o.rule) ? second_.address() + offsets_[i] * 4 : 0,
+                           b8               ? state_scales(i, 0).address()
+                           : t.master.given ? t.master.address
+                                            : 0,
+                           has[0] ? state(first_, codes_[0]) : 0,
+                           has[1] ? state(second_, codes_[1]) : 0,
                            steps_.address() + i * 4,
                            lengths_[i],
                            t.group,
@@ -130,12 +143,20 @@ void Optimizer::restore(const OptimizerStatus& s) {
 }
 
 runtime::Slice<float> Optimizer::first_state(std::size_t i) {
-  return has_first_state(options_.rule) ? first_.slice(offsets_.at(i), lengths_.at(i))
-                                        : runtime::Slice<float>();
+  return first_.size() ? first_.slice(offsets_.at(i), lengths_.at(i)) : runtime::Slice<float>();
 }
 runtime::Slice<float> Optimizer::second_state(std::size_t i) {
-  return has_second_state(options_.rule) ? second_.slice(offsets_.at(i), lengths_.at(i))
-                                         : runtime::Slice<float>();
+  return second_.size() ? second_.slice(offsets_.at(i), lengths_.at(i)) : runtime::Slice<float>();
+}
+runtime::Slice<std::uint8_t> Optimizer::state_codes(std::size_t i, int which) {
+  auto& codes = codes_[which];
+  return codes.size() ? codes.slice(offsets_.at(i), lengths_.at(i)) : runtime::Slice<std::uint8_t>();
+}
+runtime::Slice<float> Optimizer::state_scales(std::size_t i, int which) {
+  const std::uint64_t states = has_second_state(options_.rule) ? 2 : 1, blocks = state_blocks(lengths_.at(i));
+  if (!scales_.size() || which >= int(states)) return {};
+  return scales_.slice(offsets_.at(i) / kOptimizerStateBlock * states + std::uint64_t(which) * blocks,
+                       blocks);
 }
 
 }  // namespace cgp::kernels

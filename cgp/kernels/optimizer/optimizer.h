@@ -35,6 +35,7 @@ struct OptimizerTypes {
         gradient = DType::f32;  ///< the gradient: f32 or the weight's; of f32 weights any
   bool master = false;          ///< steps are taken on an f32 copy of the weight
   OptimizerRounding rounding = OptimizerRounding::nearest;
+  bool states8 = false;  ///< states are of 8 bits (optimizer_code.h): not with a master
 };
 bool has_first_state(OptimizerRule rule);
 bool has_second_state(OptimizerRule rule);
@@ -55,6 +56,7 @@ struct OptimizerOptions {
   double growth = 2, backoff = 0.5;  ///< factors of the scale, the second after a skipped step
   OptimizerRounding rounding = OptimizerRounding::nearest;
   std::uint64_t seed = 0;  ///< of stochastic rounding
+  bool states8 = false;    ///< states take 8 bits and an f32 for each 256 elements
 };
 
 // ---- The launches, on tables in device memory. They allocate nothing.
@@ -62,8 +64,8 @@ struct OptimizerOptions {
 /// A row of the table of tensors, addresses of memory on the device. Any length; any address that fits the element type.
 struct OptimizerRow {
   std::uint64_t weight, gradient;
-  std::uint64_t master;         ///< f32; not read without masters
-  std::uint64_t first, second;  ///< f32 states m and v, where the rule has them
+  std::uint64_t master;         ///< f32; 8-bit states: their scales, f32 [states][ceil(elements / 256)]
+  std::uint64_t first, second;  ///< states m and v, f32 or u8, where the rule has them
   std::uint64_t step;           ///< one f32: the steps that this tensor has taken
   std::uint64_t elements;
   std::uint32_t group, tensor;  ///< its row of the groups; what stochastic rounding counts it as
@@ -149,9 +151,12 @@ class Optimizer {
   OptimizerStatus status() const;
   void restore(const OptimizerStatus& status);
 
-  /// m of a tensor, and v (empty for rules without one): as many f32 as the weight has elements.
+  /// m of a tensor, and v (empty for rules without one): as many f32 as the weight has elements. Empty with 8-bit states.
   runtime::Slice<float> first_state(std::size_t tensor);
   runtime::Slice<float> second_state(std::size_t tensor);
+  /// 8-bit states: m (which = 0) or v (1) is dynamic_code(which == 0).values[code] * scale of each 256 elements.
+  runtime::Slice<std::uint8_t> state_codes(std::size_t tensor, int which);
+  runtime::Slice<float> state_scales(std::size_t tensor, int which);
 
  private:
   OptimizerOptions options_;
@@ -162,7 +167,8 @@ class Optimizer {
   runtime::Buffer<std::uint64_t> table_;
   runtime::Buffer<std::uint32_t> chunks_, control_;
   runtime::Buffer<double> group_data_;
-  runtime::Buffer<float> rates_, partial_, first_, second_, steps_;
+  runtime::Buffer<float> rates_, partial_, first_, second_, steps_, scales_;
+  runtime::Buffer<std::uint8_t> codes_[2];
 };
 
 /// All kernels that a step may launch.

@@ -2,8 +2,10 @@
 // Optimizer steps over a table of tensors.
 //   who      a block of 1024 threads (the norm: 256) for each chunk of 16384 elements of one tensor
 //   memory   each element once; four elements an access where all of a tensor's addresses are aligned, else one
+//            8-bit states: a warp for each 256 elements, which have one scale; codes are looked up in shared memory
 //   sync     none in the update; partial sums are stored by chunk and added by one block in a fixed order
 //   needs    any device for f32 and f16, sm_80 for bf16
+#include <bit>
 #include <limits>
 
 #include "cgp/base/error.h"
@@ -11,6 +13,7 @@
 #include "cgp/dsl/core/arith.h"
 #include "cgp/dsl/sync/warp.h"
 #include "cgp/kernels/common/philox.h"
+#include "cgp/kernels/optimizer/optimizer_code.h"
 #include "cgp/kernels/optimizer/optimizer_rule.h"
 #include "cgp/launch/kernel_args.h"
 
@@ -23,6 +26,8 @@ using Rule = OptimizerRule;
 // Blocks of 1024: with 256 threads four times as many places of memory are read and written at a time, and the H200 gives 94 %
 // of a copy's bandwidth instead of 97 %.
 constexpr std::uint32_t kThreads = 1024, kNormThreads = 256, kControlThreads = 512, kChunk = 16384;
+constexpr std::uint32_t kThreadsOf8Bits = 384, kStateBlock = kOptimizerStateBlock;
+static_assert(kChunk % kStateBlock == 0);
 
 // Words of an OptimizerRow, of 8 bytes each; the last holds the group and the tensor's number.
 enum TableWord { kWeight, kGradient, kMaster, kFirst, kSecond, kStep, kElements, kGroup, kTableWords };
@@ -35,7 +40,7 @@ constexpr std::string_view kRules[] = {"adamw", "adam", "sgd", "nesterov", "lion
 struct UpdateConfig {
   Rule rule = Rule::adamw;
   DType weight{}, gradient{};
-  bool master = false, stochastic = false;
+  bool master = false, stochastic = false, states8 = false;
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     v.choice("rule", kRules, c.rule);
@@ -43,6 +48,7 @@ struct UpdateConfig {
     v.type("gradient", "grad_", c.gradient, c.weight);
     v.flag("master", c.master);
     v.flag("stochastic", c.stochastic);
+    v.flag("states8", c.states8);
   }
 };
 struct GradientConfig {
@@ -132,6 +138,34 @@ Val<f32> stochastically_rounded(const Val<f32>& x, const Val<u32>& random) {
   return bits<f32>(select(finite, (word + (random & 0xffffu)) & 0xffff0000u, word));
 }
 
+UpdateRates rates_of(const Chunk& c, const In<f32>& rates) {
+  const auto own = rates.at(c.index * std::uint64_t(kOptimizerRateWords));
+  const auto r = own.template ld<4>(0), r4 = own.template ld<4>(1), r8 = own.template ld<4>(2);
+  return {r[0], r[1], r[2], r[3], r4[0], r4[1], r4[2], r4[3], r8[0], r8[1]};
+}
+
+// What is stored of the weights of elements N * i and up.
+template <class W, int N>
+RegGroup<W, N> rounded_weights(const UpdateConfig& c, const Chunk& at, const Val<u32>& i,
+                               const Val<u64>& seed, const Val<f32>& step_number,
+                               const std::vector<UpdatedElement>& out) {
+  std::vector<Val<f32>> rounded;
+  if (c.stochastic) {
+    const auto element = at.first + to<u64>(i) * std::uint64_t(N);
+    const auto number = to<u64>(to<u32>(at.row.ld(int(kGroup)) >> 32)) << 32;
+    const auto random = philox(element >> 2, seed, number | to<u64>(bits<u32>(step_number)));
+    const auto which = to<u32>(element) & 3;
+    for (int e = 0; e < N; ++e)
+      rounded.push_back(stochastically_rounded(
+          out[std::size_t(e)].w, N == 4 ? random[std::size_t(e)]
+                                        : select(which < 2, select(which == 0, random[0], random[1]),
+                                                 select(which == 2, random[2], random[3]))));
+  } else {
+    for (const auto& e : out) rounded.push_back(e.w);
+  }
+  return RegGroup<W, N>::generate([&](int e) { return to<W>(rounded[std::size_t(e)]); });
+}
+
 template <class W, class G>
 void update_kernel(Kernel& k, UpdateConfig c, UpdateArgs<DeviceArg> p) {
   k.block(int(kThreads));
@@ -142,9 +176,7 @@ void update_kernel(Kernel& k, UpdateConfig c, UpdateArgs<DeviceArg> p) {
     if (used) accessed.emplace_back(word, 4);
   // From the last chunk on: of what the norm has read, that is still in L2.
   const auto at = chunk(p.table, p.chunks, k.nctaid_x() - 1u - k.ctaid_x(), accessed);
-  const auto own = p.rates.at(at.index * std::uint64_t(kOptimizerRateWords));
-  const auto r = own.template ld<4>(0), r4 = own.template ld<4>(1), r8 = own.template ld<4>(2);
-  const UpdateRates rate{r[0], r[1], r[2], r[3], r4[0], r4[1], r4[2], r4[3], r8[0], r8[1]};
+  const auto rate = rates_of(at, p.rates);
   const auto weight = elements<W>(at, kWeight);
   const auto gradient = elements<G>(at, kGradient);
   const auto master = elements<f32>(at, kMaster), first = elements<f32>(at, kFirst),
@@ -168,21 +200,144 @@ void update_kernel(Kernel& k, UpdateConfig c, UpdateArgs<DeviceArg> p) {
     if (has_m) first.template st<N>(i, get(&UpdatedElement::m));
     if (has_v) second.template st<N>(i, get(&UpdatedElement::v));
     if (c.master) master.template st<N>(i, get(&UpdatedElement::w));
-    std::vector<Val<f32>> rounded;
-    if (c.stochastic) {
-      const auto element = at.first + to<u64>(i) * std::uint64_t(N);
-      const auto number = to<u64>(to<u32>(at.row.ld(int(kGroup)) >> 32)) << 32;
-      const auto random = philox(element >> 2, p.seed, number | to<u64>(bits<u32>(rate.step_number)));
-      const auto which = to<u32>(element) & 3;
-      for (int e = 0; e < N; ++e)
-        rounded.push_back(stochastically_rounded(
-            out[std::size_t(e)].w, N == 4 ? random[std::size_t(e)]
-                                          : select(which < 2, select(which == 0, random[0], random[1]),
-                                                   select(which == 2, random[2], random[3]))));
-    } else {
-      for (const auto& e : out) rounded.push_back(e.w);
+    weight.template st<N>(i, rounded_weights<W, N>(c, at, i, p.seed, rate.step_number, out));
+  });
+}
+
+// The tables of a code in shared memory.
+class SharedCode {
+ public:
+  static constexpr int kWords = 256 + 2 * 32 + 4 * 9;
+  static std::vector<float> words(bool is_signed) {
+    const auto code = dynamic_code(is_signed);
+    std::vector<float> out(code.values.begin(), code.values.end());
+    for (const auto& b : code.binades)
+      out.insert(out.end(), {b.threshold, std::bit_cast<float>(std::uint32_t(b.decade))});
+    for (const auto& d : code.decades) out.insert(out.end(), {d.scale, d.offset, d.first, d.last});
+    return out;
+  }
+  SharedCode(const Ptr<shared, f32>& words, bool is_signed) : words_(words), signed_(is_signed) {}
+
+  int zero() const { return signed_ ? 127 : 0; }
+  Val<f32> decode(const Val<u32>& code) const { return words_.ld(code); }
+  /// The nearest code of x, -1 to 1.
+  Val<u32> encode(const Val<f32>& x) const {
+    const auto size = abs(x);
+    constexpr auto lowest = DynamicCode::kLowestExponent;
+    const auto exponent = dsl::min(dsl::max(bits<u32>(size) >> 23, Val<u32>(lowest)), Val<u32>(lowest + 31));
+    const auto binade = words_.at(256 - 2 * int(lowest)).template ld<2>(exponent);
+    const auto decade = bits<u32>(binade[1]) + select(size >= binade[0], Val<u32>(1), Val<u32>(0));
+    const auto d = words_.at(256 + 64).template ld<4>(decade);
+    const auto place = dsl::min(dsl::max(fma<rn>(size, d[0], d[1]), d[2]), d[3]);
+    const auto part =
+        bits<u32>(add<rm>(place, Val<f32>(0x1p23f))) & 255u;  // cut to an integer: cheaper than cvt
+    if (!signed_) return part;
+    return select(x < 0.f, 127u - dsl::min(part, Val<u32>(127)), 127u + part);  // there is no -1
+  }
+
+ private:
+  Ptr<shared, f32> words_;
+  bool signed_;
+};
+
+// A state of 8 bits: codes, and a scale for each 256 elements.
+struct CodedState {
+  SharedCode code;
+  Ptr<global, u8> codes;
+  Ptr<global, f32> scales;
+  Val<f32> UpdatedElement::*member;
+};
+
+template <class W, class G>
+void update_8bit_kernel(Kernel& k, UpdateConfig c, UpdateArgs<DeviceArg> p) {
+  k.block(int(kThreadsOf8Bits))
+      .min_blocks(2);  // 80 registers: more warps beside each other are worth more than more registers
+  k.exit_if(p.control.ld(int(OptimizerControl::kSkip)) != 0);
+  const int states = has_second_state(c.rule) ? 2 : 1;
+  std::vector<std::pair<TableWord, int>> accessed{
+      {kWeight, Elem<W>::bytes}, {kGradient, Elem<G>::bytes}, {kFirst, 1}};
+  std::vector<float> words = SharedCode::words(true);
+  if (states == 2) {
+    const auto more = SharedCode::words(false);
+    words.insert(words.end(), more.begin(), more.end());
+    accessed.emplace_back(kSecond, 1);
+  }
+  const auto tables = k.constant<f32>(words);
+  const auto held = k.shared<f32>(int(words.size()), 16);
+  k.loop(range(k.tid(), Val<u32>(std::uint32_t(words.size())), Val<u32>(kThreadsOf8Bits)),
+         [&](Val<u32> i) { held.st(i, tables.ld(i)); });
+  k.sync();
+
+  const auto at = chunk(p.table, p.chunks, k.nctaid_x() - 1u - k.ctaid_x(), accessed);
+  const auto rate = rates_of(at, p.rates);
+  const auto weight = elements<W>(at, kWeight);
+  const auto gradient = elements<G>(at, kGradient);
+  const auto scales = Ptr<global, f32>(at.row.ld(int(kMaster))).at(at.first / std::uint64_t(kStateBlock));
+  const auto all_blocks =
+      (at.row.ld(int(kElements)) + std::uint64_t(kStateBlock - 1)) / std::uint64_t(kStateBlock);
+  std::vector<CodedState> coded{
+      {SharedCode(held, true), elements<u8>(at, kFirst), scales, &UpdatedElement::m}};
+  if (states == 2)
+    coded.push_back({SharedCode(held.at(SharedCode::kWords), false), elements<u8>(at, kSecond),
+                     scales.at(all_blocks), &UpdatedElement::v});
+
+  const auto body = [&](auto n, const Val<u32>& block) {
+    constexpr int N = decltype(n)::value, groups = int(kStateBlock) / 32 / N;
+    auto warp = k.warp();
+    const auto index = [&](int q) {
+      return block * std::uint32_t(kStateBlock / N) + std::uint32_t(32 * q) + warp.lane();
+    };
+    const auto load = [&](const auto& from, int q, auto otherwise) {
+      if constexpr (N == 1)
+        return from.ld_if(index(q) < at.count, index(q), otherwise);
+      else
+        return from.template ld<N>(index(q));
+    };
+    const auto store = [&](const auto& into, int q, const auto& values) {
+      if constexpr (N == 1)
+        into.st_if(index(q) < at.count, index(q), values);
+      else
+        into.template st<N>(index(q), values);
+    };
+    std::vector<Val<f32>> scale;
+    for (const auto& s : coded) scale.push_back(s.scales.ld(block));
+    std::vector<std::vector<UpdatedElement>> out;
+    for (int q = 0; q < groups; ++q) {
+      const auto g = load(gradient, q, Val<G>(0.f));
+      const auto w = load(weight, q, Val<W>(0.f));
+      std::vector<RegGroup<u8, N>> codes;
+      for (const auto& s : coded) codes.push_back(load(s.codes, q, Val<u8>(s.code.zero())));
+      out.emplace_back();
+      for (int e = 0; e < N; ++e) {
+        const auto state = [&](std::size_t i) {
+          return i < coded.size() ? coded[i].code.decode(to<u32>(codes[i][e])) * scale[i] : Val<f32>(0.f);
+        };
+        const UpdatedElement before{to<f32>(w[e]), state(0), state(1)};
+        out.back().push_back(updated<approx>(c.rule, rate, before, to<f32>(g[e]) * rate.gradient_rate));
+      }
+      store(weight, q, rounded_weights<W, N>(c, at, index(q), p.seed, rate.step_number, out.back()));
     }
-    weight.template st<N>(i, RegGroup<W, N>::generate([&](int e) { return to<W>(rounded[std::size_t(e)]); }));
+    warp.sync();  // all lanes have read the scales
+    for (const auto& s : coded) {
+      std::vector<Val<f32>> largest{Val<f32>(0.f)};
+      for (const auto& group : out)
+        for (const auto& e : group) largest.push_back(dsl::max(largest.back(), abs(e.*s.member)));
+      const auto all = reduce(warp, largest.back(), [](auto x, auto y) { return dsl::max(x, y); });
+      const auto factor =
+          select(all >= std::numeric_limits<float>::min(), div<rn>(Val<f32>(1.f), all), Val<f32>(0.f));
+      for (int q = 0; q < groups; ++q)
+        store(s.codes, q, RegGroup<u8, N>::generate([&](int e) {
+                return to<u8>(s.code.encode(out[std::size_t(q)][std::size_t(e)].*s.member * factor));
+              }));
+      k.if_(warp.lane() == 0, [&] { s.scales.st(block, all); });
+    }
+  };
+  const auto blocks = (at.count + (kStateBlock - 1)) / kStateBlock;
+  k.loop(range(k.warp_index(), blocks, Val<u32>(kThreadsOf8Bits / 32)), [&](Val<u32> b) {
+    const auto block = assume_uniform(b, Uniform::warp);
+    k.if_((block + 1u) * (kStateBlock / 4) <= assume_uniform(at.vectors, Uniform::cta),
+          [&] { body(std::integral_constant<int, 4>(), block); },
+          [&] { body(std::integral_constant<int, 1>(), block); });
   });
 }
 
@@ -332,7 +487,8 @@ int lowest_sm(DType a, DType b) { return a == DType::bf16 || b == DType::bf16 ? 
 
 template <class W, class G>
 Variant update(const UpdateConfig& c) {
-  return config_variant("optimizer", c, lowest_sm(c.weight, c.gradient), update_kernel<W, G>);
+  return config_variant("optimizer", c, lowest_sm(c.weight, c.gradient),
+                        c.states8 ? update_8bit_kernel<W, G> : update_kernel<W, G>);
 }
 Variant update_variant(const UpdateConfig& c) {
   if (c.weight == DType::f16) return c.gradient == DType::f16 ? update<f16, f16>(c) : update<f16, f32>(c);
@@ -451,11 +607,17 @@ void optimizer_update(runtime::Stream& s, const OptimizerTypes& types, const Opt
                        {},
                        text::cat("weights are ", name(types.weight), types.master ? " with a master" : ""),
                        "take bf16 weights, or OptimizerRounding::nearest"});
+  if (types.states8 && (types.master || !has_first_state(types.rule)))
+    throw Unsupported({"optimizer_update: 8-bit states are for rules with states, without a master",
+                       {},
+                       types.master ? "there is a master" : "the rule is descent, which has none",
+                       "take states of 32 bits"});
   if (n == 0) return;
   words(c, "table", t.table, DType::u64, kTableWords, false);
   words(c, "rates", t.rates, DType::f32, kOptimizerRateWords, false);
   words(c, "control", t.control, DType::u32, kOptimizerControlWords, false);
-  const UpdateConfig config{types.rule, types.weight, types.gradient, types.master, stochastic};
+  const UpdateConfig config{types.rule,   types.weight, types.gradient,
+                            types.master, stochastic,   types.states8};
   launch::launch_kernel(s, load(s.device(), update_variant(config)), runtime::Launch{.grid = {n}},
                         UpdateArgs<launch::HostArg>{.table = t.table.arg(),
                                                     .chunks = chunks.arg(),
@@ -485,6 +647,8 @@ std::vector<Variant> optimizer_variants() {
       for (bool master : {false, true})
         all.push_back(update_variant({Rule(r), weight, gradient, master, false}));
       if (weight == DType::bf16) all.push_back(update_variant({Rule(r), weight, gradient, false, true}));
+      if (has_first_state(Rule(r)))
+        all.push_back(update_variant({Rule(r), weight, gradient, false, false, true}));
     }
   }
   all.push_back(control_variant(Rule::adamw, true));

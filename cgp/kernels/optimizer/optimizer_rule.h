@@ -19,8 +19,10 @@ inline bool decoupled(OptimizerRule r) { return r == OptimizerRule::adamw || r =
 struct UpdatedElement {
   dsl::Val<dsl::f32> w, m, v;
 };
-inline UpdatedElement updated(OptimizerRule rule, const UpdateRates& rate, const UpdatedElement& e,
-                              const dsl::Val<dsl::f32>& gradient) {
+/// Rounding: rn, or approx (a few units in the last place) where the states are no better.
+template <class Rounding = dsl::rn>
+UpdatedElement updated(OptimizerRule rule, const UpdateRates& rate, const UpdatedElement& e,
+                       const dsl::Val<dsl::f32>& gradient) {
   using namespace dsl;
   const auto step = rate.step_size, decay = rate.decay, b1 = rate.b1, b2 = rate.b2;
   const auto w = decoupled(rule) ? e.w - decay * e.w : e.w;
@@ -40,8 +42,8 @@ inline UpdatedElement updated(OptimizerRule rule, const UpdateRates& rate, const
     }
     default: {
       const auto v = b2 * e.v + rate.one_minus_b2 * (g * g);
-      const auto denominator = sqrt<rn>(v) * rate.root_scale + rate.epsilon;
-      return {w - step * div<rn>(mixed, denominator), mixed, v};
+      const auto denominator = sqrt<Rounding>(v) * rate.root_scale + rate.epsilon;
+      return {w - step * div<Rounding>(mixed, denominator), mixed, v};
     }
   }
 }

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "cgp/base/error.h"
+#include "cgp/kernels/optimizer/optimizer_code.h"
 #include "cgp/kernels/optimizer/optimizer_ref.h"
 #include "cgp/testing/kernel_test.h"
 
@@ -155,6 +156,98 @@ TEST(optimizer, every_pairing_of_types_with_and_without_master) {
     expect_steps<bfloat16, bfloat16>({}, master, some);
     expect_steps<bfloat16, float>({}, master, some);
   }
+}
+
+// As the code's authors build it: middles of equal parts of decades, with 0 and 1.
+TEST(optimizer, dynamic_codes_are_those_of_the_paper) {
+  for (bool is_signed : {true, false}) {
+    std::vector<double> want{0, 1};
+    for (int i = 0; i < 7; ++i) {
+      const int parts = (is_signed ? 1 : 2) << i;
+      for (int e = 0; e < parts; ++e) {
+        const double low = 0.1 + 0.9 * e / parts, high = 0.1 + 0.9 * (e + 1) / parts;
+        want.push_back((low + high) / 2 * std::pow(10., i - 6));
+        if (is_signed) want.push_back(-want.back());
+      }
+    }
+    std::sort(want.begin(), want.end());
+    const auto code = dynamic_code(is_signed);
+    ASSERT_EQ(want.size(), 256u);
+    for (std::size_t i = 0; i < 256; ++i) EXPECT_NEAR(code.values[i], want[i], 1e-7 * std::fabs(want[i]));
+  }
+}
+
+namespace {
+
+// Codes and scales of `want` beside the nearest that there are.
+void expect_coded(Optimizer& optimizer, std::size_t tensor, int which, const std::vector<double>& want) {
+  const auto code = dynamic_code(which == 0);
+  const auto codes = optimizer.state_codes(tensor, which).to_vector();
+  const auto scales = optimizer.state_scales(tensor, which).to_vector();
+  for (std::size_t e = 0; e < want.size(); ++e) {
+    const std::size_t block = e / kOptimizerStateBlock * kOptimizerStateBlock;
+    double largest = 0;
+    for (std::size_t i = block; i < std::min(want.size(), block + kOptimizerStateBlock); ++i)
+      largest = std::max(largest, std::fabs(want[i]));
+    const double scale = scales[e / kOptimizerStateBlock];
+    ASSERT_NEAR(scale, largest, 1e-5 * largest) << "tensor " << tensor << " element " << e;
+    double nearest = std::numeric_limits<double>::infinity();
+    for (std::size_t i = which == 1 && want[e] > 0 ? 1 : 0; i < 256; ++i)
+      nearest = std::min(nearest, std::fabs(code.values[i] * scale - want[e]));
+    ASSERT_LE(std::fabs(code.values[codes[e]] * scale - want[e]),
+              nearest + 2e-6 * std::fabs(want[e]) + 1e-9 * scale)
+        << "tensor " << tensor << " element " << e << " state " << which;
+  }
+}
+
+template <class W, class G>
+void expect_8bit_steps(OptimizerRule rule, const std::vector<std::size_t>& lengths, std::string_view device) {
+  SCOPED_TRACE(::testing::Message() << "rule " << int(rule) << " weight " << name(dtype_of<W>));
+  Model<W, G> model(device, lengths, false, 2);
+  Optimizer optimizer(model.device, {.rule = rule, .states8 = true}, model.table, kGroups);
+  const int states = has_second_state(rule) ? 2 : 1;
+  for (std::uint32_t t = 1; t <= 3; ++t) {
+    model.new_gradients();
+    std::vector<std::vector<OptimizerElement>> want(lengths.size());
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      const auto w = model.weights(i), g = model.gradients(i);
+      std::vector<OptimizerElement> before(lengths[i]);
+      for (int s = 0; s < states; ++s) {
+        const auto code = dynamic_code(s == 0);
+        const auto codes = optimizer.state_codes(i, s).to_vector();
+        const auto scales = optimizer.state_scales(i, s).to_vector();
+        for (std::size_t e = 0; e < lengths[i]; ++e)
+          (s ? before[e].v : before[e].m) = double(code.values[codes[e]]) * scales[e / kOptimizerStateBlock];
+      }
+      for (std::size_t e = 0; e < lengths[i]; ++e) {
+        before[e].w = w[e];
+        want[i].push_back(optimizer_ref(rule, kGroups[i % 2], before[e], g[e], t));
+      }
+    }
+    optimizer.step(model.device.stream());
+    model.device.sync();
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      const auto w = model.weights(i);
+      std::vector<double> m, v;
+      for (std::size_t e = 0; e < lengths[i]; ++e) {
+        ASSERT_NEAR(w[e], want[i][e].w, std::fabs(want[i][e].w) * (1e-5 + unit_roundoff(dtype_of<W>)) + 1e-6)
+            << "tensor " << i << " element " << e;
+        m.push_back(want[i][e].m), v.push_back(want[i][e].v);
+      }
+      expect_coded(optimizer, i, 0, m);
+      if (states == 2) expect_coded(optimizer, i, 1, v);
+    }
+  }
+}
+
+}  // namespace
+
+TEST(optimizer, states_of_8_bits_are_the_nearest_codes) {
+  const std::vector<std::size_t> some = {0, 1, 300, 257, 512};
+  expect_8bit_steps<float, float>(OptimizerRule::adamw, some, "emu:sm_90a");
+  expect_8bit_steps<bfloat16, bfloat16>(OptimizerRule::adamw, {513, 40}, "emu:sm_80");
+  expect_8bit_steps<half, float>(OptimizerRule::sgd, {256, 31}, "emu:sm_75");
+  expect_8bit_steps<float, float>(OptimizerRule::lion, {256, 31}, "emu:sm_90a");
 }
 
 TEST(optimizer, runs_on_the_first_architecture) {
@@ -321,6 +414,8 @@ TEST(optimizer, bad_arguments_are_named) {
   refused([](auto&, auto& g, auto&) { g[0].lr = -1; });
   refused([](auto&, auto&, auto& o) { o.loss_scale = 0; });
   refused([](auto&, auto&, auto& o) { o.max_norm = -1; });
+  Optimizer stateless(model.device, {.rule = OptimizerRule::descent, .states8 = true}, model.table, groups);
+  EXPECT_THROW(stateless.step(model.device.stream()), Unsupported);
   Optimizer stochastic(model.device, {.rounding = OptimizerRounding::stochastic}, model.table, groups);
   EXPECT_THROW(stochastic.step(model.device.stream()), Unsupported);
 }
@@ -330,13 +425,15 @@ TEST(optimizer, variants_assemble_without_spills) {
   const auto all = optimizer_variants();
   std::vector<Variant> f32;
   for (const auto& v : all)
-    if (v.name.find("16") == std::string::npos && v.name.find("master") == std::string::npos)
+    if (v.name.find("16") == std::string::npos && v.name.find("master") == std::string::npos &&
+        v.name.find("states8") == std::string::npos)
       f32.push_back(v);
   EXPECT_EQ(f32.size(), 15u);  // six updates, seven controls, a norm, a clip
   expect_assemble(images_for({"sm_75", "sm_86", "sm_89", "sm_100a", "sm_120a"}, f32));
   std::vector<Variant> adamw;
   for (const auto& v : all)
     if (v.name.find("_adamw") != std::string::npos || v.name.find("norm") != std::string::npos)
-      adamw.push_back(v);
+      if (v.name.find("states8") == std::string::npos || v.name.find("grad") == std::string::npos)
+        adamw.push_back(v);
   expect_assemble(images_for({"sm_80", "sm_90a"}, adamw));
 }

@@ -4,7 +4,7 @@ import datetime
 import os
 import sys
 
-PARTS = ("operators", "optimizers", "generate", "train")
+PARTS = ("operators", "optimizers", "adapters", "generate", "train")
 
 
 def arguments(given):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps of AdamW on float32: one large tensor and many small ones, with and without clipping by the global norm, against
-PyTorch's fused AdamW (after its clip_grad_norm_ by lists) and a copy of as many bytes (28 an element)."""
+PyTorch's fused AdamW (after its clip_grad_norm_ by lists) and a copy of as many bytes (28 an element). AdamW with states of 8 bits
+against a copy of its bytes (16 an element)."""
 import torch
 
 from ._time import by_clock, by_events
@@ -15,9 +16,9 @@ def _parameters(shapes):
     return made
 
 
-def _ours(shapes, **options):
+def _ours(shapes, kind="AdamW", **options):
     from cgp import optim
-    return optim.AdamW(_parameters(shapes), **options).step
+    return getattr(optim, kind)(_parameters(shapes), **options).step
 
 
 def _theirs(shapes, max_norm=None):
@@ -31,9 +32,9 @@ def _theirs(shapes, max_norm=None):
     return clipped if max_norm else step
 
 
-def _copy(shapes):
+def _copy(shapes, bytes_of_each=28):
     n = sum(torch.Size(s).numel() for s in shapes)
-    a = torch.randn(n * 28 // 8, device="cuda")
+    a = torch.randn(n * bytes_of_each // 8, device="cuda")
     b = torch.empty_like(a)
     return lambda: b.copy_(a)
 
@@ -51,6 +52,9 @@ def run(options):
             plain = {n: t for n, t in times.items() if not n.endswith("clipped")}
             rows.append(dict(part="optimizers", name=f"{name}, {how}", own=["cgp"], times=plain))
             rows.append(dict(part="optimizers", name=f"{name}, clipped, {how}", own=["cgp"], times=clip))
+        contenders = {"cgp": _ours(shapes, "AdamW8bit"), "copy": _copy(shapes, 16)}
+        rows.append(dict(part="optimizers", name=f"{name}, 8-bit states, device", own=["cgp"],
+                         times=by_events(contenders, options.rounds, options.seconds)))
         del contenders
         torch.cuda.empty_cache()
     return rows

@@ -73,6 +73,13 @@ void DynamicMainloop::fill(Thread& thread, const TileCoord& of_a, const TileCoor
       here);
 }
 
+void DynamicMainloop::fill(Thread& thread, const DynamicOperand& a, const DynamicOperand& b,
+                           const TileCoord& at, const Val<u32>& k_tile, Here here) {
+  const auto k0 = k_tile * std::uint32_t(128 / tile_.element_bytes);
+  ring_.fill(
+      thread, [&](int i) { return i == 0 ? a.at(at.batch, at.m0, k0) : b.at(at.batch, at.n0, k0); }, here);
+}
+
 DynAcc DynamicMainloop::accumulate(Warpgroup& wg, const Val<u32>& k_tiles, Here here) {
   const auto products = term_products(tile_);
   auto fresh = fresh_accumulator(wg, tile_.accumulator, tile_.warpgroup_rows(), tile_.warpgroup_cols());

@@ -99,6 +99,9 @@ class DynamicMainloop {
   /// Of grouped products: A's batch is not B's.
   void fill(dsl::Thread& t, const TileCoord& of_a, const TileCoord& of_b, const dsl::Val<dsl::u32>& k_tile,
             Here here = Here::now());
+  /// A stage of other operands, whose tiles are those of the ring.
+  void fill(dsl::Thread& t, const DynamicOperand& a, const DynamicOperand& b, const TileCoord& at,
+            const dsl::Val<dsl::u32>& k_tile, Here here = Here::now());
   /// Stages that this warpgroup does not need.
   void pass(dsl::Warpgroup& wg, const dsl::Val<dsl::u32>& k_tiles, Here here = Here::now()) {
     ring_.pass(wg, k_tiles, here);
