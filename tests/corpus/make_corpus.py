@@ -133,7 +133,9 @@ def main():
                 if not any(k.startswith(op) for k in count):
                     c.expect_error["ops"] = [o for o in c.expect_error["ops"] if o != op]
             used = registers(c, os.path.join(os.path.dirname(a.nvcc), "ptxas"))  # fails where ptxas does
-            extra = {"ptxas_registers": used, "opcodes": count}
+            extra = {"opcodes": count}
+            if not c.python:  # the estimate of registers is fitted to nvcc's code
+                extra = {"ptxas_registers": used, **extra}
             open(os.path.join(DATA, name + ".json"), "w").write(lib.dump(lib.to_json(c, DATA, extra)))
             print("ok", name, flush=True)
         except Exception as e:
