@@ -182,6 +182,30 @@ def twins(src, good, bad=None, target=80):
     return wrap
 
 
+def python_twins(front_end, name, targets, bad=None):
+    """Registers the cases FRONTEND_NAME_smTARGET and bad_FRONTEND_NAME_SLIP_smTARGET of src/FRONTEND_kernels.py, for
+    bad: {slip: what is found} or {slip: (targets, what is found)}. The decorated function gets the case, its slip or None."""
+    def wrap(f):
+        def make(target, slip, found):
+            full = "_".join([*(["bad"] if slip else []), front_end, name, *([slip] if slip else []), "sm" + target])
+
+            def build():
+                c = Case(full, target=target, src=front_end + "_kernels.py")
+                if found:
+                    c.broken(**found)
+                f(c, slip)
+                return c
+            build.__name__ = full
+            case(build)
+        for t in targets:
+            make(t, None, None)
+        for slip, found in (bad or {}).items():
+            for t in found[0] if isinstance(found, tuple) else targets[-1:]:
+                make(t, slip, found[1] if isinstance(found, tuple) else found)
+        return f
+    return wrap
+
+
 class Buffer:
     def __init__(self, name, dtype, count, role, init):
         self.name, self.dtype, self.count, self.role, self.init = name, dtype, count, role, init
@@ -219,8 +243,10 @@ class Buffer:
 
 class Case:
     def __init__(self, name, target=80, src=None, flags=()):
+        self.sm = int(str(target).rstrip("a"))
         self.name, self.target, self.src, self.flags = name, "compute_%s" % target, src or name + ".cu", list(flags)
         self.only = None  # keep just this entry of the compiled file
+        self.python = None  # what front_ends.py compiles, where src is Python
         self.buffers, self.launches, self.symbols, self.counters, self.expect_error = [], [], [], [], None
 
     def buf(self, name, dtype, count, role, init):
@@ -258,6 +284,35 @@ class Case:
         self.launches.append({"entry": entry, "grid": three(grid), "block": three(block),
                               "cluster": three(cluster) if cluster else None, "dynamic_smem": smem, **({"cooperative": True} if cooperative else {}),
                               "params": ps})
+
+    def triton(self, kernel, grid, params, warps=4, stages=3, **constants):
+        """Launches a Triton kernel; its shared memory is known once it is compiled."""
+        def multiple(p):
+            return isinstance(p, Buffer) or isinstance(p["value"], int) and p["value"] % 16 == 0
+        self.python = dict(kernel=kernel, entry=kernel, sm=self.sm, constants=constants, warps=warps, stages=stages,
+                           types=["*" + p.dtype if isinstance(p, Buffer) else p["type"] for p in params],
+                           multiples=[multiple(p) for p in params])
+        none = [scalar(n, "u64", 0) for n in ("scratch", "profile")]
+        self.launch(kernel, grid, 32 * warps, [*params, *none], smem=None)
+
+    def numba(self, kernel, slip, grid, block, params, smem=0):
+        """Launches a Numba kernel. An array is (buffer, extents): two pointers, items, bytes, data, extents, strides."""
+        flat, types = [], []
+        for p in params:
+            if isinstance(p, dict):
+                types.append((p["type"], 0))
+                flat.append(p)
+                continue
+            b, extents = p if isinstance(p, tuple) else (p, (p.count,))
+            size = itemsize(b.dtype)
+            strides = [size * int(np.prod(extents[k + 1:])) for k in range(len(extents))]
+            types.append((b.dtype, len(extents)))
+            numbers = [("meminfo", 0), ("parent", 0), ("items", int(np.prod(extents))), ("itemsize", size)]
+            flat += [i64(b.name + "_" + n, v) for n, v in numbers] + [b]
+            flat += [i64("%s_%s%d" % (b.name, n, k), int(v)) for n, l in (("shape", extents), ("stride", strides))
+                     for k, v in enumerate(l)]
+        self.python = dict(kernel=kernel, entry=kernel, sm=self.sm, slip=slip, types=types)
+        self.launch(kernel, grid, block, flat, smem=smem)
 
     def counter(self, launch=0, **numbers):
         self.counters.append(dict(launch=launch, **numbers))

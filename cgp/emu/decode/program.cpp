@@ -171,7 +171,6 @@ void ProgramBuilder::layout_locals(Function& f) {
     f.local_offset[v.name] = f.local_bytes;
     f.local_bytes += std::uint32_t(std::max<std::uint64_t>(v.bytes(), 1));
   }
-  f.local_bytes = align_up(f.local_bytes, f.local_align);
 }
 
 void ProgramBuilder::bind_register_params(Function& f) {
