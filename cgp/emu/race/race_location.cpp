@@ -121,9 +121,9 @@ void note_read(WarpState& s, const Trait& t, int lane, std::uint32_t clock, std:
   Observed& o = it->second;
   const std::uint32_t id = s.wid << 5 | std::uint32_t(lane);
   for (const Observed::Read& r : o.reads)
-    if (r.cluster == s.cluster->index && r.id == id && r.number == o.count && r.acquire == t.acquire) return;
+    if (r.cluster == s.cluster->index && r.id == id && r.number == o.count && r.scope == t.scope) return;
   if (o.reads.size() == Observed::kMostReads) o.reads.pop_front();
-  o.reads.push_back({s.cluster->index, id, clock, o.count, t.scope, t.acquire});
+  o.reads.push_back({s.cluster->index, id, clock, o.count, t.scope});
 }
 
 Level widest(const std::array<Clock, kLevels + 1>& out) {
@@ -178,7 +178,6 @@ void synchronise(WarpState& s, const Trait& t, Use use, int lane, std::uint32_t 
 bool observed(const Accessor& a, int lane, std::uint32_t cluster, Stamp x, std::uint64_t address) {
   LaunchState& l = *a.s.cluster->launch;
   const std::lock_guard lock(l.observed_mutex);
-  const View& v = *a.s.view[std::size_t(lane)];
   const std::uint32_t me = a.s.wid << 5 | std::uint32_t(lane);
   for (const std::uint64_t key : {address, address & ~std::uint64_t(3), address & ~std::uint64_t(7)}) {
     const auto o = l.observed.find(key);
@@ -191,12 +190,10 @@ bool observed(const Accessor& a, int lane, std::uint32_t cluster, Stamp x, std::
       if (scope < Level::system && !l.same_device(r.cluster, cluster)) continue;
       if (scope < Level::gpu && r.cluster != cluster) continue;
       if (scope < Level::cluster && r.id >> 10 != id_of(x) >> 10) continue;
-      const bool own = r.cluster == a.s.cluster->index && r.id == me;
-      if (own && (r.acquire || (v.released_wide.set && v.released_wide.at >= r.clock))) return true;
-      // A barrier makes up for the fence of a relaxed read, see Gather::release.
-      if (own ? known(v.now.known, r.cluster, r.id) >= r.clock
-              : before(a, lane, r.cluster, make_stamp(r.clock, r.id, 0)))
-        return true;
+      // The own read comes before this access in program order, and the write before the read in observation order: that is
+      // causality order, whether or not the read acquires anything else.
+      if (r.cluster == a.s.cluster->index && r.id == me) return true;
+      if (before(a, lane, r.cluster, make_stamp(r.clock, r.id, 0))) return true;
     }
   }
   return false;

@@ -118,7 +118,6 @@ struct Observed {
   struct Read {
     std::uint32_t cluster = 0, id = 0, clock = 0, number = 0;
     Level scope = Level::gpu;
-    bool acquire = false;
   };
   static constexpr std::size_t kMostReads = 32;
   std::unordered_map<std::uint64_t, Write> writes;  ///< by cluster << kIdBits | id; the last of each thread
@@ -440,7 +439,7 @@ bool before(const Accessor& a, int lane, std::uint32_t cluster, Stamp x);
 bool proxied(const Accessor& a, int lane, std::uint32_t cluster, Stamp x);
 
 /// Whether `lane`, or somebody ordered before it, observed the strong write stamped `x` to a word of global
-/// memory: release and acquire patterns order the write as well.
+/// memory: the write itself is ordered before what follows such a read in program order.
 bool observed(const Accessor& a, int lane, std::uint32_t cluster, Stamp x, std::uint64_t address);
 
 /// Where a conflict is.

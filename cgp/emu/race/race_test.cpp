@@ -419,8 +419,9 @@ TEST(RaceMessages, WhoObservedAFlagMayResetIt) {
       {"no_fences", 1, "", "red.relaxed.gpu.global.add.u32", "ld.relaxed.gpu.global.u32", "", "race.global"},
       {"no_fence_of_the_writer", 1, "", "st.relaxed.gpu.global.u32", "ld.acquire.gpu.global.u32", "",
        "race.global"},
-      {"no_fence_of_the_reader", 1, "membar.gl;", "st.volatile.global.u32", "ld.volatile.global.u32", "",
-       "race.global"}};
+      {"no_fence_of_the_reader", 1, "membar.gl;", "st.volatile.global.u32", "ld.volatile.global.u32", "", ""},
+      {"relaxed_reader", 1, "fence.acq_rel.gpu;", "red.relaxed.gpu.global.add.u32",
+       "ld.relaxed.gpu.global.u32", "", ""}};
   for (const Message& m : rows)
     for (const Policy& p : kPolicies) {
       SCOPED_TRACE(cat(m.name, ", ", p.name));

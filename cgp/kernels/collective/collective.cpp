@@ -51,15 +51,13 @@ bool gives_parts(Op o) {
 
 struct CollectiveConfig {
   Op op{};
-  DType type{};  ///< without a sum: any of its size
+  DType type{};  ///< without a sum f16, for any two bytes
   int ranks = 1;
-  int elements = 1;  ///< of an access
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     v.choice("op", kOps, c.op);
     v.type("type", "", c.type);
     v.number("ranks", "ranks", c.ranks);
-    v.number("elements", "vec", c.elements, 1);
   }
 };
 
@@ -72,6 +70,7 @@ struct CollectiveArgs {
   V<u64> x_pitch, out_pitch;  ///< bytes from one rank's part of x or out to the next
   V<u64> count;               ///< elements of a part
   V<u32> rank, root;
+  V<u32> x_aligned, out_aligned;  ///< 1: every part begins at a multiple of 16 bytes
 };
 
 class Exchange {
@@ -123,39 +122,89 @@ class Exchange {
   Val<u32> call_;
 };
 
-// body(format, i, turn): access i of this thread, of c.elements elements and then of one.
-template <class Body>
-void each(Kernel& k, const CollectiveConfig& c, const Val<u64>& count, Body&& body) {
-  const auto thread = to<u64>(k.ctaid_x()) * std::uint64_t(kThreads) + to<u64>(k.tid());
-  const auto threads = to<u64>(k.nctaid_x()) * std::uint64_t(kThreads);
-  const auto loop = [&](int elements, const Val<u64>& begin, const Val<u64>& end) {
-    const row::Format f{c.type, elements};
-    (void)k.loop(range(begin + thread, end, threads), Val<u32>(0),
-                 [&](const Val<u64>& i, const Val<u32>& turn) {
-                   body(f, i, turn);
-                   return select(turn == std::uint32_t(c.ranks - 1), Val<u32>(0), turn + 1u);
-                 });
-  };
-  if (c.elements == 1) return loop(1, Val<u64>(std::uint64_t(0)), count);
-  const auto wide = count / std::uint64_t(c.elements);
-  loop(c.elements, Val<u64>(std::uint64_t(0)), wide);
-  loop(1, wide * std::uint64_t(c.elements), count);
-}
+// A part in units of 16 bytes. Unit u belongs to the same thread of all ranks, however their memory is aligned.
+class Units {
+ public:
+  Units(Kernel& k, const CollectiveConfig& c, const Val<u64>& count)
+      : k_(k),
+        per_(16 / cgp::bytes(c.type)),
+        ranks_(c.ranks),
+        wide_{c.type, per_},
+        one_{c.type, 1},
+        count_(count),
+        whole_(count / std::uint64_t(per_)),
+        always_(k.tid() < kThreads) {}
+
+  const row::Format& format() const { return wide_; }
+  // body(u, turn): the ranks take turns.
+  template <class Body>
+  void each(Body&& body) const {
+    const auto thread = to<u64>(k_.ctaid_x()) * std::uint64_t(kThreads) + to<u64>(k_.tid());
+    const auto threads = to<u64>(k_.nctaid_x()) * std::uint64_t(kThreads);
+    const auto units = (count_ + std::uint64_t(per_ - 1)) / std::uint64_t(per_);
+    (void)k_.loop(range(thread, units, threads), Val<u32>(0), [&](const Val<u64>& u, const Val<u32>& turn) {
+      body(u, turn);
+      return select(turn == std::uint32_t(ranks_ - 1), Val<u32>(0), turn + 1u);
+    });
+  }
+  // Staging memory, which has room for whole units.
+  row::Access staged(const Ptr<global, b8>& p, const Val<u64>& u) const {
+    return row::load(wide_, p, u, always_);
+  }
+  void stage(const Ptr<global, b8>& p, const Val<u64>& u, const row::Access& a) const {
+    row::store(wide_, p, u, always_, a);
+  }
+  // The caller's memory.
+  row::Access load(const Ptr<global, b8>& p, const Val<u32>& aligned, const Val<u64>& u) const {
+    return k_.if_(
+        (aligned != 0u) & (u < whole_), [&] { return row::load(wide_, p, u, always_); },
+        [&] {
+          row::Access alone;
+          for (int e = 0; e < per_; ++e) {
+            const auto i = u * std::uint64_t(per_) + std::uint64_t(e);
+            alone.push_back(row::load(one_, p, i, i < count_)[0]);
+          }
+          if (per_ == 4) return alone;
+          row::Access words;
+          for (std::size_t w = 0; w < 4; ++w)
+            words.push_back(bits<b32>(bits<u32>(alone[2 * w]) | bits<u32>(alone[2 * w + 1]) << 16u));
+          return words;
+        });
+  }
+  void store(const Ptr<global, b8>& p, const Val<u32>& aligned, const Val<u64>& u,
+             const row::Access& a) const {
+    const auto wide = (aligned != 0u) & (u < whole_);
+    row::store(wide_, p, u, wide, a);
+    k_.if_(!wide, [&] {
+      for (int e = 0; e < per_; ++e) {
+        const auto i = u * std::uint64_t(per_) + std::uint64_t(e);
+        const auto& word = a[std::size_t(e * 4 / per_)];
+        const bool high = per_ == 8 && e % 2;
+        row::store(one_, p, i, i < count_, {high ? bits<b32>(bits<u32>(word) >> 16u) : word});
+      }
+    });
+  }
+
+ private:
+  Kernel& k_;
+  int per_, ranks_;
+  row::Format wide_, one_;
+  Val<u64> count_, whole_;
+  Val<pred> always_;
+};
 
 void collective_kernel(Kernel& k, CollectiveConfig c, CollectiveArgs<DeviceArg> p) {
   k.block(int(kThreads));
   Exchange exchange(k, c, p);
-  const auto always = Val<pred>(k.tid() < kThreads);
-  const auto rank_of = [](int r) { return Val<u32>(std::uint32_t(r)); };
+  const Units units(k, c, p.count);
   const auto own = exchange.staging(p.rank);
   const int parts = gives_parts(c.op) ? c.ranks : 1;
   const auto give = [&] {
-    each(k, c, p.count, [&](const row::Format& f, const Val<u64>& i, const Val<u32>&) {
+    units.each([&](const Val<u64>& u, const Val<u32>&) {
       std::vector<row::Access> got;
       for (int q = 0; q < parts; ++q)
-        got.push_back(row::load(f, p.x.at(p.x_pitch * std::uint64_t(q)), i, always));
-      for (int q = 0; q < parts; ++q)
-        row::store(f, own.at(p.pitch * std::uint64_t(q)), i, always, got[std::size_t(q)]);
+        got.push_back(units.load(p.x.at(p.x_pitch * std::uint64_t(q)), p.x_aligned, u));
+      for (int q = 0; q < parts; ++q) units.stage(own.at(p.pitch * std::uint64_t(q)), u, got[std::size_t(q)]);
     });
   };
   if (c.op == Op::broadcast)
@@ -166,51 +215,51 @@ void collective_kernel(Kernel& k, CollectiveConfig c, CollectiveArgs<DeviceArg> 
 
   std::vector<Ptr<global, b8>> from;  // by rank: what it gives to this one
   for (int r = 0; r < c.ranks; ++r) {
-    const auto at = exchange.staging(rank_of(r));
+    const auto at = exchange.staging(Val<u32>(std::uint32_t(r)));
     from.push_back(gives_parts(c.op) ? at.at(to<u64>(p.rank) * p.pitch) : at);
   }
-  const auto sum = [&](const row::Format& f, const Val<u64>& i) {
+  const auto of_all = [&](const Val<u64>& u) {
     std::vector<row::Access> got;
-    for (const auto& at : from) got.push_back(row::load(f, at, i, always));
-    row::Floats total = row::floats(f, got[0]);
+    for (const auto& at : from) got.push_back(units.staged(at, u));
+    return got;
+  };
+  const auto sum = [&](const Val<u64>& u) {
+    const auto got = of_all(u);
+    row::Floats total = row::floats(units.format(), got[0]);
     for (std::size_t r = 1; r < got.size(); ++r) {
-      const auto more = row::floats(f, got[r]);
+      const auto more = row::floats(units.format(), got[r]);
       row::Floats next;
       for (std::size_t e = 0; e < total.size(); ++e) next.push_back(total[e] + more[e]);
       total.swap(next);
     }
-    return row::pack(f, total);
+    return row::pack(units.format(), total);
   };
+  const auto put = [&](const Val<u64>& u, const row::Access& a) { units.store(p.out, p.out_aligned, u, a); };
   switch (c.op) {
     case Op::all_reduce:
     case Op::reduce_scatter:
-      each(k, c, p.count, [&](const row::Format& f, const Val<u64>& i, const Val<u32>&) {
-        row::store(f, p.out, i, always, sum(f, i));
-      });
+      units.each([&](const Val<u64>& u, const Val<u32>&) { put(u, sum(u)); });
       break;
-    case Op::all_reduce_two_shot: {
-      // Accesses belong to the ranks in turn; sums lie behind what was given.
-      each(k, c, p.count, [&](const row::Format& f, const Val<u64>& i, const Val<u32>& turn) {
-        k.if_(turn == p.rank, [&] { row::store(f, own.at(p.pitch), i, always, sum(f, i)); });
+    case Op::all_reduce_two_shot:
+      // Units belong to the ranks in turn; sums lie behind what was given.
+      units.each([&](const Val<u64>& u, const Val<u32>& turn) {
+        k.if_(turn == p.rank, [&] { units.stage(own.at(p.pitch), u, sum(u)); });
       });
       exchange.signal_and_wait(1);
-      each(k, c, p.count, [&](const row::Format& f, const Val<u64>& i, const Val<u32>& turn) {
-        row::store(f, p.out, i, always, row::load(f, exchange.staging(turn).at(p.pitch), i, always));
+      units.each([&](const Val<u64>& u, const Val<u32>& turn) {
+        put(u, units.staged(exchange.staging(turn).at(p.pitch), u));
       });
       break;
-    }
     case Op::broadcast:
-      each(k, c, p.count, [&](const row::Format& f, const Val<u64>& i, const Val<u32>&) {
-        row::store(f, p.out, i, always, row::load(f, exchange.staging(p.root), i, always));
-      });
+      units.each(
+          [&](const Val<u64>& u, const Val<u32>&) { put(u, units.staged(exchange.staging(p.root), u)); });
       break;
     case Op::all_gather:
     case Op::all_to_all:
-      each(k, c, p.count, [&](const row::Format& f, const Val<u64>& i, const Val<u32>&) {
-        std::vector<row::Access> got;
-        for (const auto& at : from) got.push_back(row::load(f, at, i, always));
+      units.each([&](const Val<u64>& u, const Val<u32>&) {
+        const auto got = of_all(u);
         for (int r = 0; r < c.ranks; ++r)
-          row::store(f, p.out.at(p.out_pitch * std::uint64_t(r)), i, always, got[std::size_t(r)]);
+          units.store(p.out.at(p.out_pitch * std::uint64_t(r)), p.out_aligned, u, got[std::size_t(r)]);
       });
       break;
   }
@@ -260,33 +309,17 @@ void check(const runtime::Stream& s, const Communicator& all, int rank, const Ca
     fail(c, "x and out are the same memory or do not overlap", {});
 }
 
-// Sums have their type; what is only moved has one of 4, 2 bytes that its address and size allow.
-struct Moved {
-  DType type{};
-  std::uint64_t per = 1;  ///< of these a given element has
-};
-Moved moved_as(const Call& c) {
-  if (sums(c.op)) return {c.x.dtype, 1};
-  const auto size = std::uint64_t(cgp::bytes(c.x.dtype));
-  const std::uint64_t at = c.x.address | c.out.address | c.count * size;
-  if (at % 4 == 0) return {DType::f32, 0};
-  if (at % 2 == 0) return {DType::f16, 0};
-  throw Unsupported({cat(c.name, ": an odd number of bytes, or an odd address"),
-                     {},
-                     cat(c.count, " elements of ", name(c.x.dtype)),
-                     "pad each part to an even number of bytes"});
-}
-
 void run(runtime::Stream& s, const Communicator& all, int rank, const Call& c) {
   check(s, all, rank, c);
-  const auto [type, per] = moved_as(c);
-  const auto size = std::uint64_t(cgp::bytes(type));
-  const std::uint64_t count = per ? c.count : c.count * std::uint64_t(cgp::bytes(c.x.dtype)) / size;
-  const std::uint64_t bytes = count * size, ranks = std::uint64_t(all.size());
-  const bool several = gives_parts(c.op) || c.op == Op::all_gather || c.op == Op::all_to_all;
-  const bool wide = (c.x.address | c.out.address | (several ? bytes : 0)) % 16 == 0;
-  const CollectiveConfig config{c.op, type, all.size(), wide ? int(16 / size) : 1};
-  const auto kernel = load(s.device(), make(config));
+  const DType type = sums(c.op) ? c.x.dtype : DType::f16;
+  const auto size = std::uint64_t(cgp::bytes(type)), ranks = std::uint64_t(all.size());
+  const std::uint64_t bytes = c.count * std::uint64_t(cgp::bytes(c.x.dtype));
+  if ((c.x.address | c.out.address | bytes) % size)
+    throw Unsupported({cat(c.name, ": an odd number of bytes, or an odd address"),
+                       {},
+                       cat(c.count, " elements of ", name(c.x.dtype)),
+                       "pad each part to an even number of bytes"});
+  const auto kernel = load(s.device(), make({c.op, type, all.size()}));
   const std::uint64_t held = gives_parts(c.op) ? ranks : c.op == Op::all_reduce_two_shot ? 2 : 1;
   const std::uint64_t piece = all.slot_bytes() / held / 16 * 16;
   if (!piece)
@@ -294,12 +327,15 @@ void run(runtime::Stream& s, const Communicator& all, int rank, const Call& c) {
                          {},
                          cat(all.slot_bytes(), " bytes a slot, ", held, " parts of 16 bytes are needed"),
                          "give Communicator more bytes"});
+  const auto aligned = [&](const View& v, bool several) {
+    return std::uint32_t((v.address | (several ? bytes : 0)) % 16 == 0);
+  };
+  const bool takes_parts = c.op == Op::all_gather || c.op == Op::all_to_all;
   std::uint64_t first = 0;
   do {  // once for nothing, too: the ranks meet
     const std::uint64_t now = std::min(piece, bytes - first);
-    const std::uint64_t accesses = now / 16 / (wide ? 1 : size) * (wide ? 1 : 16) + 1;
     launch::launch_kernel(
-        s, kernel, runtime::grid_for_at_most(accesses, kThreads, kMostBlocks),
+        s, kernel, runtime::grid_for_at_most(now / 16 + 1, kThreads, kMostBlocks),
         CollectiveArgs<launch::HostArg>{
             .x = runtime::Arg::pointer(c.x.address + first, std::nullopt, true, c.x.backend),
             .out = runtime::Arg::pointer(c.out.address + first, std::nullopt, true, c.out.backend),
@@ -310,7 +346,9 @@ void run(runtime::Stream& s, const Communicator& all, int rank, const Call& c) {
             .out_pitch = bytes,
             .count = now / size,
             .rank = std::uint32_t(rank),
-            .root = std::uint32_t(c.root)});
+            .root = std::uint32_t(c.root),
+            .x_aligned = aligned(c.x, gives_parts(c.op)),
+            .out_aligned = aligned(c.out, takes_parts)});
     first += now;
   } while (first < bytes);
 }
@@ -320,9 +358,8 @@ std::vector<runtime::KernelImage> ships(std::string_view arch) {
   for (Op op : {Op::all_reduce, Op::all_reduce_two_shot, Op::all_gather, Op::reduce_scatter, Op::broadcast,
                 Op::all_to_all})
     for (DType t : {DType::f32, DType::f16, DType::bf16})
-      if (sums(op) || t != DType::bf16) variants.push_back(make({op, t, 8, 16 / cgp::bytes(t)}));
-  for (int ranks : {2, kMostRanks}) variants.push_back(make({Op::all_reduce, DType::bf16, ranks, 8}));
-  variants.push_back(make({Op::all_reduce, DType::f32, 8, 1}));
+      if (sums(op) || t == DType::f16) variants.push_back(make({op, t, 8}));
+  for (int ranks : {2, kMostRanks}) variants.push_back(make({Op::all_reduce, DType::bf16, ranks}));
   return images(variants, arch);
 }
 

@@ -146,6 +146,23 @@ TEST(collective, narrow_floats_are_summed_in_f32_and_in_place) {
     for (bfloat16 v : b.to_vector()) ASSERT_EQ(float(v), 260.f);  // 257 rounded on the way would end at 258
 }
 
+TEST(collective, ranks_may_be_aligned_differently) {
+  Group g(3);
+  Buffers b(g, 2100, 2100);
+  const auto at = [&](std::vector<runtime::Buffer<float>>& v, int r) {
+    return v[std::size_t(r)].slice(std::size_t(r), 2090);
+  };
+  g.together([&](int r, runtime::Stream& s) {
+    all_reduce(s, *g.all, r, at(b.x, r), at(b.out, r), AllReduce::two_shot);
+  });
+  for (int r = 0; r < 3; ++r) {
+    std::vector<float> got(2090);
+    at(b.out, r).download(got);
+    for (std::uint64_t i = 0; i < 2090; ++i)
+      ASSERT_EQ(got[i], value(0, i) + value(1, i + 1) + value(2, i + 2)) << r;
+  }
+}
+
 TEST(collective, graphs_are_replayed) {
   Group g(2);
   Buffers b(g, 100, 100);
