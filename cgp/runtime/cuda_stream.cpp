@@ -7,6 +7,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/runtime/cuda_device_impl.h"
+#include "cgp/runtime/cuda_group.h"
 
 namespace cgp::runtime {
 namespace {
@@ -16,7 +17,7 @@ using text::cat;
 // Below this the driver's own staging is as good; above, two chunks keep the bus and the host's memcpy busy.
 constexpr std::size_t kStagingThreshold = 256 << 10, kStagingChunk = 4 << 20;
 
-class CudaEvent final : public EventState {
+class CudaEvent final : public EventState, public std::enable_shared_from_this<CudaEvent> {
  public:
   explicit CudaEvent(CudaBackend& b) : b_(b), event_(cuda::make_event((b.context(), b.api_ptr()))) {}
   double milliseconds_since(const EventState& start) const override {
@@ -45,7 +46,7 @@ class CudaEvent final : public EventState {
   cuda::Event event_;
 };
 
-class CudaGraph final : public GraphState {
+class CudaGraph final : public GraphState, public std::enable_shared_from_this<CudaGraph> {
  public:
   CudaGraph(CudaBackend& b, cuda::Graph graph) : b_(b), graph_(std::move(graph)) {
     b_.api().call<&Api::cuGraphGetNodes>(graph_.get(), static_cast<cuda::CUgraphNode*>(nullptr), &size_);
@@ -86,14 +87,29 @@ class Pointers {
   void** list_ = few_;
 };
 
+// Arguments that outlive the call.
+struct OwnedArgs {
+  explicit OwnedArgs(std::span<const Arg> from) : args(from.begin(), from.end()) {
+    for (Arg& a : args)
+      if (a.data) {
+        const auto* first = static_cast<const std::byte*>(a.data);
+        a.data =
+            data.emplace_back(std::make_shared<const std::vector<std::byte>>(first, first + a.bytes))->data();
+      }
+  }
+  std::vector<Arg> args;
+  std::vector<std::shared_ptr<const std::vector<std::byte>>> data;
+};
+
 class CudaQueue final : public Queue {
  public:
   explicit CudaQueue(CudaBackend& b)
       : b_(b), own_(cuda::make_stream((b.context(), b.api_ptr()))), stream_(own_.get()) {}
   CudaQueue(CudaBackend& b, cuda::CUstream borrowed) : b_(b), stream_(borrowed) {}
   ~CudaQueue() override {
-    if (!own_) return;  // who lent it may have destroyed it by now
     try {
+      if (CudaGroup* group = CudaGroup::of_issuer()) group->flush(*this);
+      if (!own_) return;  // who lent it may have destroyed it by now
       b_.context();
       const cuda::CUresult r = api().cuStreamSynchronize(stream_);
       if (r != cuda::kDeinitialized) api().check(r, "cuStreamSynchronize");
@@ -106,22 +122,41 @@ class CudaQueue final : public Queue {
     return stream_;
   }
   void copy_to_device(std::uint64_t dst, const void* src, std::size_t n) override {
+    if (CudaGroup* group = keeper()) return group->keep(*this, [=, this] { upload(dst, src, n); });
+    upload(dst, src, n);
+  }
+  void upload(std::uint64_t dst, const void* src, std::size_t n) {
     b_.context();
     const bool pageable = check_host_memory(src, n);
     if (pageable && n >= kStagingThreshold) return staged_upload(dst, static_cast<const char*>(src), n);
     api().check(api().cuMemcpyHtoDAsync(dst, src, n, stream_), "cuMemcpyHtoDAsync", text::bytes(n));
   }
   void copy_to_host(void* dst, std::uint64_t src, std::size_t n) override {
+    if (CudaGroup* group = keeper())
+      return group->keep(
+          *this, [=, this] { download(dst, src, n); }, CudaGroup::Host::waits);
+    download(dst, src, n);
+  }
+  void download(void* dst, std::uint64_t src, std::size_t n) {
     b_.context();
     const bool pageable = check_host_memory(dst, n);
     if (pageable && n >= kStagingThreshold) return staged_download(static_cast<char*>(dst), src, n);
     api().check(api().cuMemcpyDtoHAsync(dst, src, n, stream_), "cuMemcpyDtoHAsync", text::bytes(n));
   }
   void copy(std::uint64_t dst, std::uint64_t src, std::size_t n) override {
-    b_.context();
-    api().check(api().cuMemcpyDtoDAsync(dst, src, n, stream_), "cuMemcpyDtoDAsync", text::bytes(n));
+    submit([=, this] {
+      b_.context();
+      api().check(api().cuMemcpyDtoDAsync(dst, src, n, stream_), "cuMemcpyDtoDAsync", text::bytes(n));
+    });
   }
   void copy_2d(const Copy2d& c) override {
+    if (CudaGroup* group = keeper())
+      return group->keep(
+          *this, [=, this] { copy_2d_now(c); },
+          c.host_dst ? CudaGroup::Host::waits : CudaGroup::Host::goes_on);
+    copy_2d_now(c);
+  }
+  void copy_2d_now(const Copy2d& c) {
     b_.context();
     cuda::Memcpy2d m{};
     m.src_type = c.host_src ? cuda::MemoryType::host : cuda::MemoryType::device;
@@ -138,24 +173,38 @@ class CudaQueue final : public Queue {
                 cat(c.height, " rows of ", c.width, " bytes"));
   }
   void fill(std::uint64_t dst, std::uint8_t value, std::size_t n) override {
-    b_.context();
-    api().check(api().cuMemsetD8Async(dst, value, n, stream_), "cuMemsetD8Async", text::bytes(n));
+    submit([=, this] {
+      b_.context();
+      api().check(api().cuMemsetD8Async(dst, value, n, stream_), "cuMemsetD8Async", text::bytes(n));
+    });
   }
   void launch(const Code& code, const Shape& shape, std::span<const Arg> args) override {
     const auto& c = static_cast<const CudaCode&>(code);
     b_.context();
+    const auto prepared = c.prepare(shape);
+    if (CudaGroup* group = keeper())
+      return group->keep(*this, [this, &c, prepared, own = OwnedArgs(args)] {
+        b_.context();
+        Pointers pointers(own.args);
+        cuda::launch(api(), c.function, prepared, stream_, pointers.get());
+      });
     Pointers pointers(args);
-    cuda::launch(api(), c.function, c.prepare(shape), stream_, pointers.get());
+    cuda::launch(api(), c.function, prepared, stream_, pointers.get());
   }
   void record(EventState& e) override {
-    b_.context();
-    api().call<&Api::cuEventRecord>(static_cast<CudaEvent&>(e).get(), stream_);
+    submit([this, event = static_cast<CudaEvent&>(e).shared_from_this()] {
+      b_.context();
+      api().call<&Api::cuEventRecord>(event->get(), stream_);
+    });
   }
   void wait_for(const EventState& e) override {
-    b_.context();
-    api().call<&Api::cuStreamWaitEvent>(stream_, static_cast<const CudaEvent&>(e).get(), 0u);
+    submit([this, event = static_cast<const CudaEvent&>(e).shared_from_this()] {
+      b_.context();
+      api().call<&Api::cuStreamWaitEvent>(stream_, event->get(), 0u);
+    });
   }
   void wait() override {
+    if (keeper()) throw ArgumentError("nothing can be waited for inside launch_together()");
     b_.context();
     api().call<&Api::cuStreamSynchronize>(stream_);
   }
@@ -194,13 +243,22 @@ class CudaQueue final : public Queue {
   void replay(GraphState& g) override {
     auto* graph = dynamic_cast<CudaGraph*>(&g);
     if (!graph) throw ArgumentError("a graph is replayed on the device it was made for");
-    b_.context();
-    api().call<&Api::cuGraphLaunch>(graph->exec(b_), stream_);
+    graph->exec(b_);
+    submit([this, kept = graph->shared_from_this()] {
+      b_.context();
+      api().call<&Api::cuGraphLaunch>(kept->exec(b_), stream_);
+    });
   }
   cuda::CUstream get() const { return stream_; }
 
  private:
   const Api& api() const { return b_.api(); }
+  CudaGroup* keeper() { return !CudaGroup::of_issuer() || capturing() ? nullptr : CudaGroup::of_issuer(); }
+  template <class F>
+  void submit(F&& work) {
+    if (CudaGroup* group = keeper()) return group->keep(*this, std::forward<F>(work));
+    work();
+  }
 
   // Whether it is ordinary memory; during a capture that is refused, since the copy happens at each replay.
   bool check_host_memory(const void* p, std::size_t n) {

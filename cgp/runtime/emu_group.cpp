@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// launch_together() on the emulator: work is kept by stream and run in rounds of one kernel for each device.
+// launch_together(). On the emulator work is kept by stream and run in rounds of one kernel for each device.
 #include <algorithm>
 
 #include "cgp/base/text.h"
+#include "cgp/runtime/cuda_group.h"
 #include "cgp/runtime/emu_device_impl.h"
 #include "cgp/runtime/launch_together.h"
 
@@ -72,14 +73,17 @@ void EmuGroup::run() {
 void launch_together(const std::function<void()>& issue) {
   if (issuing) return issue();
   EmuGroup group;
+  CudaGroup of_gpus;
   struct Issuing {
     explicit Issuing(EmuGroup* g) { issuing = g; }
     ~Issuing() { issuing = nullptr; }
   };
   {
     const Issuing scope(&group);
+    const CudaGroup::Issuing scope_of_gpus(of_gpus);
     issue();
   }
+  of_gpus.submit();
   group.run();
 }
 

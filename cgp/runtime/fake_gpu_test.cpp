@@ -14,6 +14,7 @@
 #include "cgp/runtime/graph.h"
 #include "cgp/runtime/host_memory.h"
 #include "cgp/runtime/jit_cache.h"
+#include "cgp/runtime/launch_together.h"
 #include "cgp/runtime/launcher.h"
 
 namespace cgp::runtime {
@@ -131,6 +132,36 @@ TEST_F(fake_gpu, large_pageable_copies_are_staged_in_order) {
   s.download(a, pinned.span()).wait();
   EXPECT_EQ(fake->calls("cuMemcpyDtoHAsync"), 4) << "pinned memory needs no staging";
   EXPECT_TRUE(std::equal(host.begin(), host.end(), pinned.data()));
+}
+TEST_F(fake_gpu, work_issued_together_is_submitted_when_all_is_loaded) {
+  const Device d = Device::open("cuda");
+  Buffer<std::uint32_t> a = d.zeros<std::uint32_t>(8), b = d.zeros<std::uint32_t>(8);
+  std::vector<std::uint32_t> first(8), second(8);
+  Stream one(d), two(d);
+  launch_together([&] {
+    Event filled(d);
+    d.load(image("fill_index"))(one, Launch{.grid = {1}}, a, 8u);
+    one.record(filled).download(a, first);
+    two.wait_for(filled).zero(b);
+    d.load(image("add_one"))(two, Launch{.grid = {1}}, b, 8u);
+    two.download(b, second);
+    {
+      Stream gone(d);
+      gone.zero(a);
+    }  // what a stream was given is not lost with it
+    EXPECT_EQ(fake->launches, 0) << "a kernel may wait for one that is not loaded yet";
+    EXPECT_EQ(first[3], 0u);
+    EXPECT_TRUE(contains(message<ArgumentError>([&] { one.wait(); }), "inside launch_together"));
+  });
+  EXPECT_EQ(fake->launches, 2);
+  EXPECT_EQ(first[3], 3u);
+  EXPECT_EQ(second, std::vector<std::uint32_t>(8, 1u));
+  EXPECT_THROW(launch_together([&] {
+                 d.load(image("add_one"))(two, Launch{.grid = {1}}, b, 8u);
+                 throw std::runtime_error("no");
+               }),
+               std::runtime_error);
+  EXPECT_EQ(fake->launches, 2) << "nothing is run then";
 }
 TEST_F(fake_gpu, pitched_copies_move_rows) {
   const Device d = Device::open("cuda");
