@@ -14,6 +14,7 @@
 #include "cgp/base/text.h"
 #include "cgp/dsl/core/arith.h"
 #include "cgp/dsl/kernel.h"
+#include "cgp/kernels/collective/exchange.h"
 #include "cgp/kernels/row/elements.h"
 #include "cgp/launch/kernel_args.h"
 
@@ -23,16 +24,8 @@ namespace {
 using namespace dsl;
 using text::cat;
 
-constexpr std::uint32_t kThreads = 512, kMostBlocks = 64;
+constexpr std::uint32_t kThreads = 512;
 constexpr std::uint64_t kTwoShotBytes = 512 << 10;
-constexpr int kPhases = 2;
-// Words of a rank's signals.
-enum SignalWord : std::uint32_t {
-  kCall,
-  kDone,
-  kSignals,
-  kSignalWords = kSignals + kPhases * kMostBlocks * kMostRanks
-};
 
 enum class Op : std::uint8_t {
   all_reduce,
@@ -71,55 +64,6 @@ struct CollectiveArgs {
   V<u64> count;               ///< elements of a part
   V<u32> rank, root;
   V<u32> x_aligned, out_aligned;  ///< 1: every part begins at a multiple of 16 bytes
-};
-
-class Exchange {
- public:
-  Exchange(Kernel& k, const CollectiveConfig& c, const CollectiveArgs<DeviceArg>& p)
-      : k_(k),
-        c_(c),
-        p_(p),
-        own_(p.table.ld(p.rank + std::uint32_t(kMostRanks))),
-        call_(own_.ld(int(kCall)) + 1u) {}
-
-  // Staging memory of a rank in this call.
-  template <class R>
-  Ptr<global, b8> staging(const R& rank) const {
-    return Ptr<global, b8>(p_.table.ld(rank)).at(to<u64>(call_ & 1u) * p_.slot);
-  }
-  // What this block wrote so far is there for the same block of all ranks, and theirs for this one.
-  void signal_and_wait(int phase) {
-    k_.sync();
-    k_.if_(k_.tid() < std::uint32_t(c_.ranks), [&] {
-      const auto first = (k_.ctaid_x() + std::uint32_t(phase) * kMostBlocks) * std::uint32_t(kMostRanks) +
-                         std::uint32_t(kSignals);
-      const Ptr<global, u32> peer(p_.table.ld(k_.tid() + std::uint32_t(kMostRanks)));
-      peer.template st<release, sys>(first + p_.rank, call_);
-      const auto poll = [&] { return own_.template ld<acquire, sys>(first + k_.tid()); };
-      (void)k_.while_(
-          poll(), [&](const Val<u32>& seen) { return bits<s32>(seen - call_) < 0; },
-          [&](const Val<u32>&) { return poll(); });
-    });
-    k_.sync();
-  }
-  // The last block of the launch counts the call.
-  void end() {
-    k_.sync();
-    k_.if_(k_.tid() == 0u, [&] {
-      const auto before = atom<acq_rel, gpu, op::add>(own_, int(kDone), 1u);
-      k_.if_(before == k_.nctaid_x() - 1u, [&] {
-        own_.st(int(kDone), 0u);
-        own_.st(int(kCall), call_);
-      });
-    });
-  }
-
- private:
-  Kernel& k_;
-  const CollectiveConfig& c_;
-  const CollectiveArgs<DeviceArg>& p_;
-  Ptr<global, u32> own_;
-  Val<u32> call_;
 };
 
 // A part in units of 16 bytes. Unit u belongs to the same thread of all ranks, however their memory is aligned.
@@ -195,9 +139,9 @@ class Units {
 
 void collective_kernel(Kernel& k, CollectiveConfig c, CollectiveArgs<DeviceArg> p) {
   k.block(int(kThreads));
-  Exchange exchange(k, c, p);
+  const Exchange exchange(k, c.ranks, p.table, p.rank);
   const Units units(k, c, p.count);
-  const auto own = exchange.staging(p.rank);
+  const auto own = exchange.staging(p.rank, p.slot);
   const int parts = gives_parts(c.op) ? c.ranks : 1;
   const auto give = [&] {
     units.each([&](const Val<u64>& u, const Val<u32>&) {
@@ -215,7 +159,7 @@ void collective_kernel(Kernel& k, CollectiveConfig c, CollectiveArgs<DeviceArg> 
 
   std::vector<Ptr<global, b8>> from;  // by rank: what it gives to this one
   for (int r = 0; r < c.ranks; ++r) {
-    const auto at = exchange.staging(Val<u32>(std::uint32_t(r)));
+    const auto at = exchange.staging(Val<u32>(std::uint32_t(r)), p.slot);
     from.push_back(gives_parts(c.op) ? at.at(to<u64>(p.rank) * p.pitch) : at);
   }
   const auto of_all = [&](const Val<u64>& u) {
@@ -247,12 +191,13 @@ void collective_kernel(Kernel& k, CollectiveConfig c, CollectiveArgs<DeviceArg> 
       });
       exchange.signal_and_wait(1);
       units.each([&](const Val<u64>& u, const Val<u32>& turn) {
-        put(u, units.staged(exchange.staging(turn).at(p.pitch), u));
+        put(u, units.staged(exchange.staging(turn, p.slot).at(p.pitch), u));
       });
       break;
     case Op::broadcast:
-      units.each(
-          [&](const Val<u64>& u, const Val<u32>&) { put(u, units.staged(exchange.staging(p.root), u)); });
+      units.each([&](const Val<u64>& u, const Val<u32>&) {
+        put(u, units.staged(exchange.staging(p.root, p.slot), u));
+      });
       break;
     case Op::all_gather:
     case Op::all_to_all:
@@ -335,7 +280,7 @@ void run(runtime::Stream& s, const Communicator& all, int rank, const Call& c) {
   do {  // once for nothing, too: the ranks meet
     const std::uint64_t now = std::min(piece, bytes - first);
     launch::launch_kernel(
-        s, kernel, runtime::grid_for_at_most(now / 16 + 1, kThreads, kMostBlocks),
+        s, kernel, runtime::grid_for_at_most(now / 16 + 1, kThreads, all.blocks(kExchangeBlocks)),
         CollectiveArgs<launch::HostArg>{
             .x = runtime::Arg::pointer(c.x.address + first, std::nullopt, true, c.x.backend),
             .out = runtime::Arg::pointer(c.out.address + first, std::nullopt, true, c.out.backend),
@@ -365,7 +310,7 @@ std::vector<runtime::KernelImage> ships(std::string_view arch) {
 
 }  // namespace
 
-Communicator::Communicator(std::vector<runtime::Device> devices, std::uint64_t bytes) {
+Communicator::Communicator(std::vector<runtime::Device> devices, std::uint64_t bytes, Devices which) {
   const auto refuse = [](std::string rule, std::string why) {
     throw ArgumentError({cat("Communicator: ", rule), {}, std::move(why), {}});
   };
@@ -373,28 +318,37 @@ Communicator::Communicator(std::vector<runtime::Device> devices, std::uint64_t b
   if (n < 1 || n > kMostRanks) refuse(cat("1 to ", kMostRanks, " devices"), cat("there are ", n));
   for (std::size_t i = 0; i < n; ++i) {
     if (!devices[i]) refuse("each rank has a device", cat("rank ", i, " has none"));
-    for (std::size_t j = 0; j < i; ++j)
-      if (devices[i] == devices[j])
+    for (std::size_t j = 0; j < i; ++j) {
+      if (!(devices[i] == devices[j])) continue;
+      if (which == Devices::different)
         refuse("each rank has a device of its own", cat("ranks ", j, " and ", i, " share one"));
+      sharing_ = true;
+    }
   }
   for (std::size_t i = 0; i < n; ++i)
     for (std::size_t j = 0; j < n; ++j)
-      if (i != j) devices[i].enable_peer(devices[j]);
+      if (!(devices[i] == devices[j])) devices[i].enable_peer(devices[j]);
   slot_bytes_ = bytes / 2 / 256 * 256;
-  std::vector<std::uint64_t> table(2 * kMostRanks);
+  std::vector<std::uint64_t> table(kTableWords);
   for (std::size_t i = 0; i < n; ++i) {
     const auto& d = devices[i];
     ranks_.push_back({d,
                       d.alloc<std::byte>(2 * slot_bytes_, "staging"),
                       d.zeros<std::uint32_t>(kSignalWords, "signals"),
+                      d.zeros<std::uint64_t>(2 * n * kLowLatencyElements, "low-latency values"),
                       {}});
-    table[i] = ranks_[i].staging.address();
-    table[kMostRanks + i] = ranks_[i].signals.address();
+    table[kStagingTable + i] = ranks_[i].staging.address();
+    table[kSignalTable + i] = ranks_[i].signals.address();
+    table[kLowLatencyTable + i] = ranks_[i].low_latency.address();
   }
   for (Rank& r : ranks_) {
     r.table = r.device.upload<std::uint64_t>(table, "addresses of the ranks");
     r.device.sync();
   }
+}
+
+std::uint32_t Communicator::blocks(std::uint32_t most) const {
+  return sharing_ ? std::max(1u, most / std::uint32_t(size())) : most;
 }
 
 void all_reduce(runtime::Stream& s, const Communicator& all, int rank, const View& x, const View& out,

@@ -7,7 +7,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/float16.h"
 #include "cgp/emu/emu.h"
-#include "cgp/runtime/launch_together.h"
+#include "cgp/kernels/collective/test_group.h"
 #include "cgp/testing/kernel_test.h"
 
 using namespace cgp;
@@ -18,22 +18,6 @@ using ::testing::HasSubstr;
 namespace {
 
 using Values = std::vector<std::vector<float>>;  // by rank
-
-struct Group {
-  explicit Group(int n, std::uint64_t bytes = 1 << 20, std::string_view spec = "emu:sm_90a") {
-    for (int r = 0; r < n; ++r) devices.push_back(runtime::Device::open(spec));
-    all.emplace(devices, bytes);
-  }
-  template <class Issue>
-  void together(Issue&& issue) {
-    runtime::launch_together([&] {
-      for (int r = 0; r < all->size(); ++r) issue(r, devices[std::size_t(r)].stream());
-    });
-    for (auto& d : devices) d.sync();
-  }
-  std::vector<runtime::Device> devices;
-  std::optional<Communicator> all;
-};
 
 float value(int rank, std::uint64_t i, int round = 0) {
   return float((i * 7 + std::uint64_t(rank) * 13 + std::uint64_t(round)) % 31) - 15;
@@ -62,9 +46,11 @@ struct Buffers {
 };
 
 void check_all_reduce(int n, std::uint64_t count, AllReduce how, std::uint64_t shift = 0,
-                      std::uint64_t bytes = 1 << 20, const emu::Options& options = {}) {
-  Group g(n, bytes);
-  for (auto& d : g.devices) d.set_emulator_options(options);
+                      std::uint64_t bytes = 1 << 20, const std::optional<emu::Options>& options = {},
+                      std::string_view spec = "emu:sm_90a") {
+  Group g(n, bytes, spec);
+  for (auto& d : g.devices)
+    if (options) d.set_emulator_options(*options);
   for (int round = 0; round < 3; ++round) {  // both slots, and the first again
     Buffers b(g, count, count, shift, round);
     g.together([&](int r, runtime::Stream& s) { all_reduce(s, *g.all, r, b.x_of(r), b.out_of(r), how); });
@@ -99,11 +85,12 @@ TEST(collective, holds_under_every_schedule) {
     }
 }
 
-TEST(collective, moves_parts_between_the_ranks) {
+namespace {
+void check_moves(std::string_view spec) {
   for (int n : {2, 5})
     for (auto [count, shift] : {std::pair{0, 0}, {1, 0}, {5, 1}, {1024, 0}, {2051, 0}}) {
       const auto each = std::uint64_t(count), ranks = std::uint64_t(n);
-      Group g(n, 64 << 10);
+      Group g(n, 64 << 10, spec);
       Buffers gather(g, each, each * ranks, std::uint64_t(shift)),
           scatter(g, each * ranks, each, std::uint64_t(shift)),
           exchange(g, each * ranks, each * ranks, std::uint64_t(shift)),
@@ -130,6 +117,22 @@ TEST(collective, moves_parts_between_the_ranks) {
         }
       }
     }
+}
+}  // namespace
+
+TEST(collective, moves_parts_between_the_ranks) { check_moves("emu:sm_90a"); }
+
+// On one GPU that the ranks share.
+TEST(collective, right_on_a_gpu) {
+  try {
+    for (int n : {2, 4})
+      for (AllReduce how : {AllReduce::one_shot, AllReduce::two_shot})
+        for (std::uint64_t count : {7, 2051, 300001})
+          check_all_reduce(n, count, how, 0, 1 << 20, {}, "cuda:0");
+    check_moves("cuda:0");
+  } catch (const Unsupported& e) {
+    GTEST_SKIP() << e.what();
+  }
 }
 
 TEST(collective, narrow_floats_are_summed_in_f32_and_in_place) {
@@ -168,7 +171,7 @@ TEST(collective, graphs_are_replayed) {
   Buffers b(g, 100, 100);
   std::vector<runtime::Graph> graphs;
   for (int r = 0; r < 2; ++r)
-    graphs.push_back(g.devices[std::size_t(r)].stream().capture(
+    graphs.push_back(g.streams[std::size_t(r)].capture(
         [&](runtime::Stream& s) { all_reduce(s, *g.all, r, b.x_of(r), b.x_of(r)); }));
   for (int again = 0; again < 3; ++again)
     g.together([&](int r, runtime::Stream& s) { s.replay(graphs[std::size_t(r)]); });

@@ -10,6 +10,8 @@
 //   launch   pdl: the first weights are asked for before the work queued before this has ended. x is then not
 //            constant: a kernel that ran beside the one before may have left old lines of it in L1, which
 //            ld.nc would find
+//   ranks    each thread sends its element's sum to all ranks and adds theirs (collective/exchange.h, LowLatency). Blocks wait
+//            for those of the other ranks, so all of a launch must fit on the GPU at once
 //   needs    sm_80; k a multiple of 8, everything at multiples of 16 bytes
 #include "cgp/kernels/decode_linear/decode_linear.h"
 
@@ -22,6 +24,7 @@
 #include "cgp/dsl/kernel.h"
 #include "cgp/dsl/mma/mma.h"
 #include "cgp/kernels/activation/activation_code.h"
+#include "cgp/kernels/collective/exchange.h"
 
 namespace cgp::kernels {
 namespace {
@@ -34,10 +37,11 @@ constexpr std::uint64_t kLong = 16384;  // from so many rows of a weight on, a b
 template <template <class> class V>
 struct DecodeLinearParams {
   V<u64> x, x_pitch, y, y_pitch, residual, residual_pitch, norm_weight, norm_bias;
-  V<u64> w0, w1, w2, b0, b1, b2, prefetch0, prefetch1;
+  V<u64> w0, w1, w2, b0, b1, b2, prefetch0, prefetch1, table;
   V<u32> m, n0, n1, n2;
   V<u32> end0, end1;      ///< blocks of the first weight, of the first two
   V<u32> lines0, lines1;  ///< of 128 bytes to prefetch
+  V<u32> rank;
   V<f32> eps, weight_offset;
 };
 
@@ -72,6 +76,7 @@ class Product {
       griddepcontrol_launch_dependents(k_);
       griddepcontrol_wait(k_);
     }
+    if (b_.ranks > 1) of_ranks_.emplace(k_, b_.ranks, In<u64>(p_.table, 0, true), p_.rank);
     if (b_.norm != DecodeLinearNorm::none) {
       normalise();
       k_.sync();
@@ -240,6 +245,7 @@ class Product {
     else
       store();
     static_assert(outputs <= 32 * kWarps);
+    if (of_ranks_) of_ranks_->end();
   }
   /// Element (row, column) of this block's product with the first or the second weight, with its bias.
   Val<f32> total(const Val<u32>& row, const Val<u32>& column, const Val<u32>& at, const Val<pred>& there,
@@ -251,6 +257,11 @@ class Product {
     for (int w = 0; w < kWarps; ++w) {
       const auto part = partial_.ld((reg + std::uint32_t(w * Sum::count)) * 32u + lane);
       sum.push_back(w ? sum.back() + part : part);
+    }
+    if (of_ranks_) {
+      const auto columns = b_.gated ? p_.n0 : p_.n0 + p_.n1 + p_.n2;
+      const auto line = column + p_.m * std::uint32_t(which);
+      sum.push_back(of_ranks_->sum(sum.back(), line * columns + own_.column + at, there));
     }
     if (!b_.bias) return sum.back();
     const In<T> bias(which ? p_.b1 : own_.bias, 0, true);
@@ -267,6 +278,7 @@ class Product {
   std::vector<Ptr<shared, b32>> normed_;  // one, or none
   std::vector<In<b32>> at_;
   std::vector<Val<pred>> inside_;
+  std::optional<LowLatency> of_ranks_;
 };
 
 template <class T, int Rows>
@@ -276,7 +288,7 @@ void decode_linear_kernel(Kernel& k, DecodeLinearConfig c, DecodeLinearParams<Va
 }
 
 bool is_long(const DecodeLinear& p) {
-  return p.gated ||
+  return p.gated || (p.all && p.columns() >= 4096) ||  // fewer blocks: all of them must be on the GPU at once
          std::any_of(p.weights.begin(), p.weights.end(), [](const auto& w) { return w.n >= kLong; });
 }
 
@@ -308,6 +320,14 @@ std::string reject(const DecodeLinear& p) {
   for (const auto& a : p.prefetch)
     if (a.address % 128 || a.bytes / 128 > 0x7fffffff)
       return "memory to prefetch must begin at multiples of 128 bytes";
+  if (p.all) {
+    if (p.rank < 0 || p.rank >= p.all->size())
+      return text::cat("rank = ", p.rank, ": there are ", p.all->size(), " ranks");
+    if (p.norm != DecodeLinearNorm::none)
+      return "norm: a rank has a part of each row, which it cannot normalise";
+    if (const auto sums = p.m * p.columns() * (p.gated ? 2 : 1); sums > kLowLatencyElements)
+      return text::cat(sums, " sums; ranks exchange at most ", kLowLatencyElements, " in one launch");
+  }
   if (p.norm == DecodeLinearNorm::none) return {};
   if (p.k > kMostNormedColumns)
     return text::cat("k = ", p.k, ": rows of at most ", kMostNormedColumns, " are normalised");
@@ -324,6 +344,7 @@ DecodeLinearConfig DecodeLinearConfig::of(const DecodeLinear& p) {
   c.several = p.weights.size() > 1 && !p.gated, c.gated = p.gated, c.rows32 = is_long(p);
   c.bias = p.weights[0].bias != 0, c.residual = p.residual != 0, c.pdl = p.pdl;
   c.prefetch = p.pdl && (p.prefetch[0].bytes || p.prefetch[1].bytes);
+  c.ranks = p.all ? p.all->size() : 1;
   if (p.norm != DecodeLinearNorm::none) c.rows = int(std::bit_ceil(std::max<std::uint64_t>(p.m, 1)));
   return c;
 }
@@ -353,6 +374,12 @@ std::vector<Variant> decode_linear_variants() {
     p.norm = DecodeLinearNorm::layer, p.k = 768, p.weights[0].bias = 16, p.activation = Activation::gelu_tanh;
   });
   add([](DecodeLinear& p) { p.norm = DecodeLinearNorm::rms, p.k = 4096, p.m = 8, p.weights[0].n = kLong; });
+  for (const bool gated : {false, true}) {
+    DecodeLinearConfig c;
+    c.k = 2048, c.residual = true, c.pdl = true, c.ranks = gated ? kMostRanks : 2, c.gated = gated,
+    c.rows32 = gated;
+    all.push_back(decode_linear_variant(c));
+  }
   return all;
 }
 
@@ -386,6 +413,7 @@ void decode_linear(runtime::Stream& s, const DecodeLinear& p) {
                                         .b2 = w[2].bias,
                                         .prefetch0 = p.prefetch[0].address,
                                         .prefetch1 = p.prefetch[1].address,
+                                        .table = p.all ? runtime::arg(p.all->table(p.rank)).word : 0,
                                         .m = u32(p.m),
                                         .n0 = u32(w[0].n),
                                         .n1 = u32(w[1].n),
@@ -394,11 +422,23 @@ void decode_linear(runtime::Stream& s, const DecodeLinear& p) {
                                         .end1 = end1,
                                         .lines0 = u32(p.prefetch[0].bytes / 128),
                                         .lines1 = u32(p.prefetch[1].bytes / 128),
+                                        .rank = u32(std::uint64_t(p.rank)),
                                         .eps = p.eps,
                                         .weight_offset = p.weight_offset};
   const std::uint32_t grid = p.gated ? end0 : end1 + blocks[2];
-  load(s.device(), decode_linear_variant(DecodeLinearConfig::of(p)))(
-      s, runtime::Launch{.grid = {grid}, .programmatic = p.pdl && s.device().info().cc() >= 90}, n);
+  const auto fn = load(s.device(), decode_linear_variant(DecodeLinearConfig::of(p)));
+  if (p.all && p.all->size() > 1) {
+    if (!(s.device() == p.all->device(p.rank)))
+      throw ArgumentError(text::cat("decode_linear: rank = ", p.rank, ": the stream is of another device"));
+    const auto at_once =
+        p.all->blocks(std::uint32_t(fn.blocks_per_sm({32 * kWarps, 1, 1}) * s.device().info().sm_count));
+    if (grid > at_once)
+      throw Unsupported({"decode_linear: ranks wait for each other, so all blocks must be on the GPU at once",
+                         {},
+                         text::cat(grid, " blocks for ", columns, " columns; ", at_once, " fit"),
+                         "decode_linear without ranks, then all_reduce"});
+  }
+  fn(s, runtime::Launch{.grid = {grid}, .programmatic = p.pdl && s.device().info().cc() >= 90}, n);
 }
 
 }  // namespace cgp::kernels

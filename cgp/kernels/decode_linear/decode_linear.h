@@ -6,10 +6,13 @@
 //   p = h w' + bias, for up to three weights [n, k] whose columns of p lie one after another
 //   y = f(p) + residual;  gated: f(p of the first weight) * p of the second + residual
 // Sums are f32, added in an order that depends on shapes alone; y is rounded once.
+// Between GPUs (`all`): each rank has a part of K, of x and of the weights, and h w' is summed over the ranks before the bias. All ranks
+// get the same y.
 #include <string>
 #include <vector>
 
 #include "cgp/kernels/activation/activation.h"
+#include "cgp/kernels/collective/collective.h"
 #include "cgp/kernels/common/config.h"
 #include "cgp/kernels/common/variant.h"
 
@@ -49,6 +52,10 @@ struct DecodeLinear {
   };
   Memory prefetch[2];
 
+  /// Ranks whose products are summed; none: this GPU alone. Each makes the same call with the same n and m.
+  const Communicator* all = nullptr;
+  int rank = 0;
+
   std::uint64_t columns() const;  ///< of y
 };
 /// Why it cannot run, naming the argument; empty: it can.
@@ -65,6 +72,7 @@ struct DecodeLinearConfig {
   DecodeLinearNorm norm = DecodeLinearNorm::none;
   Activation activation = Activation::identity;
   bool several = false, gated = false, bias = false, residual = false, pdl = false, prefetch = false;
+  int ranks = 1;
 
   static DecodeLinearConfig of(const DecodeLinear& p);
   /// "decode_linear_bf16_k2048_m1_rms_norm_several_weights_pdl"
@@ -77,6 +85,7 @@ struct DecodeLinearConfig {
     v.flag("rows32", c.rows32), v.choice("norm", norms, c.norm), v.flag("several_weights", c.several);
     v.flag("gated", c.gated), v.flag("bias", c.bias), v.choice("activation", activations, c.activation);
     v.flag("residual", c.residual), v.flag("pdl", c.pdl), v.flag("prefetch", c.prefetch);
+    v.number("ranks", "ranks", c.ranks, 1);
   }
 };
 Variant decode_linear_variant(const DecodeLinearConfig& c);
