@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What a device must be able to do; emu_device.cpp and cuda_device.cpp do it. Ownership: a Device, Buffer,
+// What a device must be able to do; emu_device.cpp and cuda/device.cpp do it. Ownership: a Device, Buffer,
 // Stream or LoadedKernel holds the Backend; the Backend owns the kernels it has cached and its own stream,
 // which therefore point back without counting.
 #include <map>

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "cgp/base/text.h"
-#include "cgp/runtime/cuda_group.h"
+#include "cgp/runtime/cuda/group.h"
 #include "cgp/runtime/emu_device_impl.h"
 #include "cgp/runtime/launch_together.h"
 

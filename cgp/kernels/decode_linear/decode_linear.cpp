@@ -325,8 +325,8 @@ std::string reject(const DecodeLinear& p) {
       return text::cat("rank = ", p.rank, ": there are ", p.all->size(), " ranks");
     if (p.norm != DecodeLinearNorm::none)
       return "norm: a rank has a part of each row, which it cannot normalise";
-    if (const auto sums = p.m * p.columns() * (p.gated ? 2 : 1); sums > kLowLatencyElements)
-      return text::cat(sums, " sums; ranks exchange at most ", kLowLatencyElements, " in one launch");
+    if (const auto values = p.m * p.columns() * (p.gated ? 2 : 1); values > kLowLatencyElements)
+      return text::cat(values, " values; ranks exchange at most ", kLowLatencyElements, " in one launch");
   }
   if (p.norm == DecodeLinearNorm::none) return {};
   if (p.k > kMostNormedColumns)

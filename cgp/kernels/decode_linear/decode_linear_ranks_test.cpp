@@ -92,7 +92,7 @@ const std::vector<Layer>& layers() {
 
 }  // namespace
 
-TEST(decode_linear_ranks, sums_over_two_to_eight_devices) {
+TEST(decode_linear_ranks, adds_over_two_to_eight_devices) {
   for (int n : {1, 2, 4, 8}) {
     Group g(n);
     for (const auto& l : layers())
@@ -123,7 +123,7 @@ TEST(decode_linear_ranks, bad_arguments_name_the_argument) {
   p.rank = 1, p.norm = DecodeLinearNorm::rms, p.norm_weight = 16;
   EXPECT_THAT(reject(p), HasSubstr("norm"));
   p.norm = DecodeLinearNorm::none, p.m = 8, p.weights[0].n = 40000;
-  EXPECT_THAT(reject(p), HasSubstr("320000 sums"));
+  EXPECT_THAT(reject(p), HasSubstr("320000 values"));
   p.m = 1;
   try {
     decode_linear(g.streams[1], p);

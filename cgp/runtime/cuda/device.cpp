@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// An NVIDIA GPU as a device: memory and kernels. Its streams are in cuda_stream.cpp.
+// An NVIDIA GPU as a device: memory and kernels. Its streams are in stream.cpp.
 #include <cctype>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
-#include "cgp/runtime/cuda_device_impl.h"
+#include "cgp/runtime/cuda/device_impl.h"
 
 namespace cgp::runtime {
 namespace {

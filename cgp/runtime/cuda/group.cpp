@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cgp/runtime/cuda_group.h"
+#include "cgp/runtime/cuda/group.h"
 
 #include <algorithm>
 #include <vector>

@@ -6,8 +6,8 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
-#include "cgp/runtime/cuda_device_impl.h"
-#include "cgp/runtime/cuda_group.h"
+#include "cgp/runtime/cuda/device_impl.h"
+#include "cgp/runtime/cuda/group.h"
 
 namespace cgp::runtime {
 namespace {
