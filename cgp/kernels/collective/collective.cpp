@@ -250,7 +250,9 @@ void check(const runtime::Stream& s, const Communicator& all, int rank, const Ca
   const auto begin = [](const View& v) { return v.address; };
   const auto end = [](const View& v) { return v.address + v.elements * std::uint64_t(cgp::bytes(v.dtype)); };
   const bool same = c.x.address == c.out.address && c.x.elements == c.out.elements;
-  if (!same && c.count && begin(c.x) < end(c.out) && begin(c.out) < end(c.x))
+  const bool own_part =
+      c.op == Op::all_gather && c.x.address == c.out.address + std::uint64_t(rank) * (end(c.x) - begin(c.x));
+  if (!same && !own_part && c.count && begin(c.x) < end(c.out) && begin(c.out) < end(c.x))
     fail(c, "x and out are the same memory or do not overlap", {});
 }
 
@@ -328,7 +330,7 @@ Communicator::Communicator(std::vector<runtime::Device> devices, std::uint64_t b
   for (std::size_t i = 0; i < n; ++i)
     for (std::size_t j = 0; j < n; ++j)
       if (!(devices[i] == devices[j])) devices[i].enable_peer(devices[j]);
-  slot_bytes_ = bytes / 2 / 256 * 256;
+  slot_bytes_ = bytes / 2 / (256 * n) * (256 * n);  // the same parts for all ranks
   std::vector<std::uint64_t> table(kTableWords);
   for (std::size_t i = 0; i < n; ++i) {
     const auto& d = devices[i];
@@ -336,10 +338,12 @@ Communicator::Communicator(std::vector<runtime::Device> devices, std::uint64_t b
                       d.alloc<std::byte>(2 * slot_bytes_, "staging"),
                       d.zeros<std::uint32_t>(kSignalWords, "signals"),
                       d.zeros<std::uint64_t>(2 * n * kLowLatencyElements, "low-latency values"),
+                      d.zeros<std::uint32_t>(n * kFlags, "flags"),
                       {}});
     table[kStagingTable + i] = ranks_[i].staging.address();
     table[kSignalTable + i] = ranks_[i].signals.address();
     table[kLowLatencyTable + i] = ranks_[i].low_latency.address();
+    table[kFlagTable + i] = ranks_[i].flags.address();
   }
   for (Rank& r : ranks_) {
     r.table = r.device.upload<std::uint64_t>(table, "addresses of the ranks");

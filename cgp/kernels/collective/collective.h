@@ -41,6 +41,7 @@ class Communicator {
   /// Of `most` blocks of a launch those that a rank may have: a part of them where ranks share a GPU.
   std::uint32_t blocks(std::uint32_t most) const;
   /// Addresses that kernels read (exchange.h).
+  std::uint64_t staging_address(int rank) const { return ranks_[std::size_t(rank)].staging.address(); }
   runtime::Slice<const std::uint64_t> table(int rank) const { return ranks_[std::size_t(rank)].table.all(); }
 
  private:
@@ -48,7 +49,9 @@ class Communicator {
     runtime::Device device;
     runtime::Buffer<std::byte> staging;
     runtime::Buffer<std::uint32_t> signals;
-    runtime::Buffer<std::uint64_t> low_latency, table;
+    runtime::Buffer<std::uint64_t> low_latency;
+    runtime::Buffer<std::uint32_t> flags;
+    runtime::Buffer<std::uint64_t> table;
   };
   std::uint64_t slot_bytes_ = 0;
   bool sharing_ = false;
@@ -64,7 +67,7 @@ enum class AllReduce : std::uint8_t {
 /// out = the sum of x over the ranks; f32, f16 or bf16, equal lengths. out may be x.
 void all_reduce(runtime::Stream& s, const Communicator& all, int rank, const View& x, const View& out,
                 AllReduce how = AllReduce::choose);
-/// out[r * n + i] = x[i] of rank r, n = elements of x. Any type.
+/// out[r * n + i] = x[i] of rank r, n = elements of x. Any type. x may be this rank's part of out.
 void all_gather(runtime::Stream& s, const Communicator& all, int rank, const View& x, const View& out);
 /// out[i] = the sum over the ranks of x[rank * n + i], n = elements of out; f32, f16 or bf16.
 void reduce_scatter(runtime::Stream& s, const Communicator& all, int rank, const View& x, const View& out);
