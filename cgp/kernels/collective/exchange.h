@@ -8,7 +8,7 @@
 // All hold the number of the call, which the devices count: nothing is ever reset, and graphs may be replayed. Two slots
 // take turns: whoever has heard of call e + 1 from a rank knows that the rank's launch of call e has ended.
 #include "cgp/dsl/kernel.h"
-#include "cgp/kernels/collective/collective.h"
+#include "cgp/kernels/collective/communicator.h"
 
 namespace cgp::kernels {
 

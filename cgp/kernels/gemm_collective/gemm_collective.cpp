@@ -6,6 +6,9 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/kernels/collective/collective.h"
+#include "cgp/kernels/decode_linear/decode_linear.h"
+#include "cgp/kernels/gemm/api/gemm.h"
 #include "cgp/kernels/gemm/api/gemm_tuning.h"
 #include "cgp/kernels/gemm_collective/gemm_collective_config.h"
 
@@ -17,18 +20,22 @@ using Config = GemmCollectiveConfig;
 
 std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
-void check(runtime::Stream& s, const Communicator& all, int rank, const GemmCollective& p, Config::Op op) {
-  const bool gathers = op == Config::Op::all_gather_gemm;
-  const std::string_view call = gathers ? "all_gather_gemm" : "gemm_reduce_scatter";
+enum class Rows : std::uint8_t { whole, part };
+
+// Views that fit the problem: x and y have all rows of m, or this rank's.
+void check(std::string_view call, runtime::Stream& s, const Communicator& all, int rank,
+           const GemmCollective& p, Rows of_x, Rows of_y) {
   const auto fail = [&](std::string rule, std::string why) {
     throw ArgumentError({cat(call, ": ", rule), {}, std::move(why), {}});
   };
   if (rank < 0 || rank >= all.size())
     fail("a rank is one of the communicator's", cat("rank ", rank, " of ", all.size()));
   if (!(s.device() == all.device(rank)))
-    fail("the stream is of the rank's device", cat("rank ", rank, " has another device"));
+    fail("the stream is of the rank's device",
+         cat("rank ", rank, " has another device, or is another process"));
   const auto ranks = std::uint64_t(all.size());
-  if (p.m % ranks) fail("m is a multiple of the ranks", cat("m = ", p.m, ", ", ranks, " ranks"));
+  if ((of_x == Rows::part || of_y == Rows::part) && p.m % ranks)
+    fail("m is a multiple of the ranks", cat("m = ", p.m, ", ", ranks, " ranks"));
   const auto matrix = [&](std::string_view name, const View& v, std::uint64_t rows, std::uint64_t cols) {
     if (!v.given) fail(cat(name, " must be given"), {});
     if (v.dtype != p.type)
@@ -36,10 +43,15 @@ void check(runtime::Stream& s, const Communicator& all, int rank, const GemmColl
     if (v.elements != rows * cols)
       fail(cat(name, " has ", rows, " x ", cols, " elements"), cat("it has ", v.elements));
   };
-  matrix("x", p.x, gathers ? p.m / ranks : p.m, p.k);
+  matrix("x", p.x, of_x == Rows::part ? p.m / ranks : p.m, p.k);
   matrix("weight", p.weight, p.n, p.k);
-  matrix("y", p.y, gathers ? p.m : p.m / ranks, p.n);
+  matrix("y", p.y, of_y == Rows::part ? p.m / ranks : p.m, p.n);
   if (!p.y.writable) fail("y must be writable", {});
+}
+void check(runtime::Stream& s, const Communicator& all, int rank, const GemmCollective& p, Config::Op op) {
+  const bool gathers = op == Config::Op::all_gather_gemm;
+  const std::string_view call = gathers ? "all_gather_gemm" : "gemm_reduce_scatter";
+  check(call, s, all, rank, p, gathers ? Rows::part : Rows::whole, gathers ? Rows::whole : Rows::part);
   if (auto why = reject(p, all); !why.empty())
     throw Unsupported({cat(call, ": one launch cannot do it"),
                        {},
@@ -116,7 +128,7 @@ void run(runtime::Stream& s, const Communicator& all, int rank, const GemmCollec
 
 std::string reject(const GemmCollective& p, const Communicator& all) {
   for (int r = 0; r < all.size(); ++r)
-    if (const auto& arch = all.device(r).info().arch; arch != "sm_90a")
+    if (const auto& arch = all.arch(r); arch != "sm_90a")
       return cat("it needs sm_90a; rank ", r, " has ", arch);
   if (p.type != DType::bf16 && p.type != DType::f16)
     return cat("it needs f16 or bf16; the type is ", name(p.type));
@@ -133,6 +145,33 @@ void all_gather_gemm(runtime::Stream& s, const Communicator& all, int rank, cons
 }
 void gemm_reduce_scatter(runtime::Stream& s, const Communicator& all, int rank, const GemmCollective& p) {
   run(s, all, rank, p, Config::Op::gemm_reduce_scatter);
+}
+
+void gemm_all_reduce(runtime::Stream& s, const Communicator& all, int rank, const GemmCollective& p) {
+  check("gemm_all_reduce", s, all, rank, p, Rows::whole, Rows::whole);
+  if ((p.x.address | p.weight.address | p.y.address) % 16)
+    throw Unsupported("gemm_all_reduce: it needs addresses at multiples of 16 bytes");
+  if (p.m == 0 || p.n == 0) return;
+  const auto ranks = std::uint64_t(all.size());
+  if (p.m <= kMostDecodeLinearRows && p.transposed && s.device().info().cc() >= 80) {
+    DecodeLinear d;
+    d.type = p.type, d.m = p.m, d.k = p.k, d.all = &all, d.rank = rank;
+    d.weights = {{p.weight.address, 0, p.n}};
+    d.x = p.x.address, d.y = p.y.address;
+    if (reject(d).empty() && fits_at_once(d)) return decode_linear(s, d);
+  }
+  if (p.m % ranks == 0 && reject(p, all).empty()) {
+    const std::uint64_t part = p.m / ranks * p.n;
+    GemmCollective own = p;
+    own.y = View(p.y.address + std::uint64_t(rank) * part * 2, part, p.type, true, p.y.backend);
+    gemm_reduce_scatter(s, all, rank, own);
+    return all_gather(s, all, rank, own.y, p.y);
+  }
+  GemmProblem g;
+  g.type = p.type, g.trans_b = p.transposed, g.m = p.m, g.n = p.n, g.k = p.k;
+  gemm(s, g, {p.x.address, p.x.elements, p.type}, {p.weight.address, p.weight.elements, p.type},
+       {p.y.address, p.y.elements, p.type});
+  all_reduce(s, all, rank, p.y, p.y);
 }
 
 std::vector<Variant> gemm_collective_variants() {

@@ -27,7 +27,8 @@ struct Shape {
 };
 
 struct Matrices {
-  Matrices(Group& g, const Shape& shape, bool gathers) : s(shape), ranks(std::uint64_t(g.all->size())) {
+  Matrices(Group& g, const Shape& shape, bool gathers, bool whole = false)
+      : s(shape), ranks(std::uint64_t(g.all->size())) {
     for (std::uint64_t r = 0; r < ranks; ++r) {
       const auto put = [&](std::uint64_t count, int seed) {
         std::vector<bfloat16> host;
@@ -39,7 +40,7 @@ struct Matrices {
       p.m = s.m, p.n = s.n, p.k = s.k, p.transposed = s.transposed;
       p.x = put((gathers ? s.m / ranks : s.m) * s.k, int(r));
       p.weight = put(s.n * s.k, 100 + int(r));
-      p.y = put((gathers ? s.m : s.m / ranks) * s.n, 200);
+      p.y = put((gathers || whole ? s.m : s.m / ranks) * s.n, 200);
       calls.push_back(p);
     }
   }
@@ -72,12 +73,15 @@ void check_gather(Group& g, const Shape& s) {
   }
 }
 
-void check_scatter(Group& g, const Shape& s) {
-  Matrices a(g, s, false);
+// gemm_reduce_scatter or, all: gemm_all_reduce.
+void check_scatter(Group& g, const Shape& s, bool all = false) {
+  Matrices a(g, s, false, all);
   for (int round = 0; round < 3; ++round)
-    g.together(
-        [&](int r, runtime::Stream& t) { gemm_reduce_scatter(t, *g.all, r, a.calls[std::size_t(r)]); });
-  const auto part = s.m / a.ranks;
+    g.together([&](int r, runtime::Stream& t) {
+      const auto& p = a.calls[std::size_t(r)];
+      all ? gemm_all_reduce(t, *g.all, r, p) : gemm_reduce_scatter(t, *g.all, r, p);
+    });
+  const auto part = all ? s.m : s.m / a.ranks;
   for (std::uint64_t r = 0; r < a.ranks; ++r) {
     const auto got = a.y(r);
     for (std::uint64_t i = 0; i < part; ++i)
@@ -86,7 +90,7 @@ void check_scatter(Group& g, const Shape& s) {
         for (std::uint64_t q = 0; q < a.ranks; ++q) {
           double own = 0;
           for (std::uint64_t e = 0; e < s.k; ++e)
-            own += value((r * part + i) * s.k + e, int(q)) * a.weight(q, j, e);
+            own += value((all ? i : r * part + i) * s.k + e, int(q)) * a.weight(q, j, e);
           want += own, size += std::fabs(own);
         }
         ASSERT_NEAR(float(got[i * s.n + j]), want, 0.008 * size + 1e-3)
@@ -127,6 +131,17 @@ TEST(gemm_collective, scatters_over_two_to_eight_devices) {
   check_scatter(g, {.m = 2 * 33, .n = 24, .k = 136, .transposed = false});
   Group small(3, 3 * 2 * 2 * 24 * 40);
   check_scatter(small, {.m = 3 * 100, .n = 24, .k = 16});
+}
+
+TEST(gemm_collective, all_ranks_get_the_sum_of_any_shape) {
+  Group g(3);
+  for (const auto& s :
+       {Shape{.m = 5, .n = 40, .k = 72}, Shape{.m = 1, .n = 9, .k = 16}, Shape{.m = 48, .n = 24, .k = 40},
+        Shape{.m = 25, .n = 24, .k = 40}, Shape{.m = 12, .n = 21, .k = 13},
+        Shape{.m = 7, .n = 24, .k = 40, .transposed = false}, Shape{.m = 0, .n = 8, .k = 8}})
+    check_scatter(g, s, true);
+  Group older(2, 1 << 20, "emu:sm_80");
+  check_scatter(older, {.m = 20, .n = 24, .k = 40}, true);
 }
 
 TEST(gemm_collective, holds_under_every_schedule) {
@@ -177,7 +192,9 @@ TEST(gemm_collective, right_on_a_gpu) {
                             Shape{.m = 150 * std::uint64_t(n), .n = 264, .k = 136, .transposed = false}}) {
         check_gather(g, s);
         check_scatter(g, s);
+        check_scatter(g, s, true);
       }
+      check_scatter(g, {.m = 6, .n = 512, .k = 264}, true);
     }
   } catch (const Unsupported& e) {
     GTEST_SKIP() << e.what();
