@@ -722,6 +722,7 @@ END
 #include "core_quantized.inc"
 #include "core_llm.inc"
 #include "core_optimizer.inc"
+#include "core_distributed.inc"
 
 #define METHOD(name) {#name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL}
 static PyMethodDef methods[] = {METHOD(set_exceptions), METHOD(version),     METHOD(device_open), METHOD(device_info),
@@ -754,6 +755,9 @@ static PyMethodDef methods[] = {METHOD(set_exceptions), METHOD(version),     MET
                                 METHOD(kernel_info),    METHOD(kernel_launch),
                                 METHOD(optimizer_chunks), METHOD(optimizer_norm), METHOD(optimizer_control),
                                 METHOD(optimizer_update), METHOD(optimizer_clip), METHOD(lora_linear), METHOD(torch_key),
+                                METHOD(communicator_new), METHOD(communicator_free), METHOD(all_reduce), METHOD(all_gather),
+                                METHOD(reduce_scatter), METHOD(all_to_all),  METHOD(broadcast),   METHOD(barrier),
+                                METHOD(all_gather_gemm), METHOD(gemm_reduce_scatter), METHOD(gemm_all_reduce),
                                 {NULL, NULL, 0, NULL}};
 static PyModuleDef module = {PyModuleDef_HEAD_INIT, "cgp._core", "The C interface of cgp.", -1, methods, NULL, NULL, NULL, NULL};
 PyMODINIT_FUNC PyInit__core(void);

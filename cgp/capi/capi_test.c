@@ -881,6 +881,42 @@ static void test_devices(void) {
   CHECK(cgp_abi_version() == CGP_ABI_VERSION);
 }
 
+static int32_t gather_one(void* user, const void* own, uint64_t bytes, void* all) {
+  ++*(int*)user;
+  memcpy(all, own, bytes);
+  return 0;
+}
+static int32_t gather_none(void* user, const void* own, uint64_t bytes, void* all) {
+  (void)user, (void)own, (void)bytes, (void)all;
+  return 1;
+}
+/* Of one rank; between processes it runs where there is a GPU (python/tests/test_distributed.py). */
+static void test_communicator(void) {
+  cgp_communicator* all = NULL;
+  int asked = 0;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_communicator_new(device, 1, 1, gather_one, &asked, NULL, &all), "rank 1 of 1", "");
+  FAILS(CGP_INVALID_ARGUMENT, cgp_communicator_new(device, 0, 17, gather_one, &asked, NULL, &all), "1 to 16", "");
+  FAILS(CGP_INTERNAL, cgp_communicator_new(device, 0, 1, gather_none, NULL, NULL, &all), "all_gather", "");
+  cgp_device_info info;
+  info.size = sizeof info;
+  OK(cgp_device_get_info(device, &info));
+  if (info.is_emulator) {
+    FAILS(CGP_UNSUPPORTED, cgp_communicator_new(device, 0, 1, gather_one, &asked, NULL, &all), "rank 0", "cannot share memory");
+    CHECK(all == NULL && asked == 2);
+    return;
+  }
+  OK(cgp_communicator_new(device, 0, 1, gather_one, &asked, NULL, &all));
+  array x = make(1, (int64_t[]){1000}, 3), y = make(1, (int64_t[]){1000}, 0);
+  OK(cgp_all_reduce(stream, all, &x.t, &y.t));
+  OK(cgp_barrier(stream, all));
+  fetch(&y);
+  for (size_t i = 0; i < x.count; ++i) CHECK(y.host[i] == x.host[i]);
+  y.t.shape[0] = 999;
+  FAILS(CGP_INVALID_ARGUMENT, cgp_all_reduce(stream, all, &x.t, &y.t), "elements", "999");
+  cgp_communicator_free(all);
+  drop(&x), drop(&y);
+}
+
 int main(int argc, char** argv) {
   OK(cgp_device_open(argc > 1 ? argv[1] : "emu:sm_90a", &device));
   if (!device) return 1;
@@ -899,6 +935,7 @@ int main(int argc, char** argv) {
   test_tables();
   test_decoding();
   test_scratch();
+  test_communicator();
   cgp_stream_free(stream);
   cgp_device_free(device);
   if (!failures) printf("all right\n");

@@ -17,6 +17,7 @@
  * struct; members beyond it are 0. */
 #include "cgp/capi/cgp_base.h"
 #include "cgp/capi/cgp_decode.h"
+#include "cgp/capi/cgp_distributed.h"
 #include "cgp/capi/cgp_kernel.h"
 #include "cgp/capi/cgp_llm.h"
 #include "cgp/capi/cgp_ops.h"

@@ -10,8 +10,8 @@ caller's current stream, or NumPy arrays, and run on the emulator (or the device
 array([0.25, 0.25, 0.25, 0.25], dtype=float32)
 
 With PyTorch installed, `cgp.ops` are operators that work under autograd, `torch.compile` and CUDA graphs,
-`cgp.nn.functional` has drop-ins for functions of `torch.nn.functional`, `cgp.optim` optimizers, and `cgp.patch(model)` puts them into a
-Hugging Face model.
+`cgp.nn.functional` has drop-ins for functions of `torch.nn.functional`, `cgp.optim` optimizers, `cgp.patch(model)` puts them into a
+Hugging Face model, and `cgp.distributed` shares one out to several GPUs.
 """
 from importlib.util import find_spec
 
@@ -35,12 +35,12 @@ __all__ = [
     "set_torch_cpu_device", "softmax", "sum", "swiglu", "topk", "torch_op", "transpose", "__version__"
 ]
 if find_spec("torch"):
-    __all__ += ["Decoder", "LoRA", "Patch", "TrainingStep", "generate", "lora", "nn", "ops", "optim", "patch", "quantize", "register_attention"]
+    __all__ += ["Decoder", "LoRA", "Patch", "TrainingStep", "distributed", "generate", "lora", "nn", "ops", "optim", "patch", "quantize", "register_attention"]
 
 
 def __getattr__(name):  # what needs PyTorch is imported when it is asked for
     import importlib
-    if name in ("ops", "nn", "optim", "testing"):
+    if name in ("distributed", "ops", "nn", "optim", "testing"):
         return importlib.import_module("." + name, __name__)
     if name in ("patch", "Patch", "register_attention"):
         return getattr(importlib.import_module("._patch", __name__), name)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Optional, TypeVar, Union, type_check_only
 
-from . import nn as nn, ops as ops, optim as optim
+from . import distributed as distributed, nn as nn, ops as ops, optim as optim
 
 if TYPE_CHECKING:  # not needed for NumPy arrays
     from torch import Tensor

@@ -73,6 +73,8 @@ class _Shape:
             if activation is None:
                 raise Unsupported(f"cgp.Decoder: the activation {type(m.act_fn).__name__}")
             s.norm1, s.norm2 = (layer.input_layernorm.weight, None), (layer.post_attention_layernorm.weight, None)
+            if type(a.o_proj).__name__ == "RowParallelLinear":
+                raise Unsupported("cgp.Decoder: a model shared out by cgp.distributed.tensor_parallel")
             projections = (a.q_proj, a.k_proj, a.v_proj)
             s.qkv = _Linear([p.weight for p in projections], [p.bias for p in projections])
             s.q_norm, s.k_norm = (getattr(getattr(a, n, None), "weight", None) for n in ("q_norm", "k_norm"))

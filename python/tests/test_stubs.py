@@ -11,7 +11,7 @@ import cgp
 
 RAISE_NOTHING = {"Completion.__init__", "GgufFile.close"}
 MADE_BY_FUNCTIONS = {"Device.__init__", "Module.__init__", "QuantizedTensor.__init__"}  # these say what is raised
-NEED_TORCH = {"ops", "nn", "optim", "patch", "Patch", "register_attention", "Decoder", "LoRA", "lora", "TrainingStep", "generate", "quantize"}
+NEED_TORCH = {"distributed", "ops", "nn", "optim", "patch", "Patch", "register_attention", "Decoder", "LoRA", "lora", "TrainingStep", "generate", "quantize"}
 STUB = ast.parse((Path(cgp.__file__).parent / "__init__.pyi").read_text())
 
 
@@ -53,7 +53,7 @@ FUNCTIONS = {name: (node, function) for name, node, function in functions()}
 def test_names():
     stub = {node.name for node in STUB.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))
             if "type_check_only" not in map(ast.unparse, node.decorator_list)}
-    stub |= {node.target.id for node in STUB.body if isinstance(node, ast.AnnAssign)} | {"ops", "nn", "optim"}
+    stub |= {node.target.id for node in STUB.body if isinstance(node, ast.AnnAssign)} | {"distributed", "ops", "nn", "optim"}
     assert stub - set(cgp.__all__) - NEED_TORCH == set()
     assert set(cgp.__all__) - stub == set()
     exec("from cgp import *", {})  # also without PyTorch

@@ -6,7 +6,8 @@
 //   LowLatency   single f32, each with its call's number in one word of 8 bytes: what NCCL calls the LL protocol. One way
 //                across the link, no fence, 8 bytes for 4
 // All hold the number of the call, which the devices count: nothing is ever reset, and graphs may be replayed. Two slots
-// take turns: whoever has heard of call e + 1 from a rank knows that the rank's launch of call e has ended.
+// take turns: whoever has heard of call e + 1 from a rank knows that the rank's launch of call e has ended. So a rank is at most one call
+// ahead, and every call hears of every rank.
 #include "cgp/dsl/kernel.h"
 #include "cgp/kernels/collective/communicator.h"
 
@@ -27,14 +28,13 @@ enum TableWord : std::uint32_t {
 };
 /// Flags that each rank may set in the memory of another in one launch; they hold the call's number.
 inline constexpr std::uint32_t kFlags = 8192;
-/// Words of a rank's signals: of each way of exchange the calls and the blocks that have ended.
+/// Words of a rank's signals: calls, and blocks of a call, that have ended. Exchange and Flags count together, since both use the slots of
+/// staging memory.
 enum SignalWord : std::uint32_t {
   kExchangeCall,
   kExchangeDone,
   kLowLatencyCall,
   kLowLatencyDone,
-  kFlagCall,
-  kFlagDone,
   kSignals,
   kSignalWords = kSignals + kExchangePhases * kExchangeBlocks * kMostRanks
 };
@@ -51,6 +51,8 @@ class CallNumber {
         now_(own_.ld(int(call)) + 1u) {}
   const dsl::Val<dsl::u32>& now() const { return now_; }
   const dsl::Ptr<dsl::global, dsl::u32>& own() const { return own_; }
+  /// Whether who said `seen` has still to come to this call. It may be in the next one.
+  dsl::Val<dsl::pred> not_yet(const dsl::Val<dsl::u32>& seen) const { return seen - now_ > 1u; }
   /// By all threads of each block, at its end: the last block of the launch counts the call.
   void end() const {
     k_.sync();
@@ -96,7 +98,7 @@ class Exchange {
       peer.template st<release, sys>(first + rank_, call_.now());
       const auto poll = [&] { return call_.own().template ld<acquire, sys>(first + k_.tid()); };
       (void)k_.while_(
-          poll(), [&](const Val<u32>& seen) { return bits<s32>(seen - call_.now()) < 0; },
+          poll(), [&](const Val<u32>& seen) { return call_.not_yet(seen); },
           [&](const Val<u32>&) { return poll(); });
     });
     k_.sync();
@@ -115,7 +117,7 @@ class Exchange {
 class Flags {
  public:
   Flags(dsl::Kernel& k, const dsl::In<dsl::u64>& table, const dsl::Val<dsl::u32>& rank)
-      : k_(k), table_(table), rank_(rank), call_(k, table, rank, kFlagCall, kFlagDone) {}
+      : k_(k), table_(table), rank_(rank), call_(k, table, rank, kExchangeCall, kExchangeDone) {}
   const dsl::Val<dsl::u32>& call() const { return call_.now(); }
   /// This rank's flag in the memory of `peer`, to give to set() on another thread or later.
   dsl::Val<dsl::u64> address(const dsl::Val<dsl::u32>& peer, const dsl::Val<dsl::u32>& flag) const {
@@ -131,7 +133,7 @@ class Flags {
     const Ptr<global, u32> own(table_.ld(rank_ + std::uint32_t(kFlagTable)));
     const auto poll = [&] { return own.template ld<acquire, sys>(peer * kFlags + flag); };
     (void)k_.while_(
-        poll(), [&](const Val<u32>& seen) { return bits<s32>(seen - call_.now()) < 0; },
+        poll(), [&](const Val<u32>& seen) { return call_.not_yet(seen); },
         [&](const Val<u32>&) { return poll(); });
   }
   void end() const { call_.end(); }

@@ -9,6 +9,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/float16.h"
 #include "cgp/emu/policy.h"
+#include "cgp/kernels/collective/collective.h"
 #include "cgp/kernels/collective/test_group.h"
 #include "cgp/testing/kernel_test.h"
 
@@ -48,6 +49,39 @@ struct Matrices {
     return value(s.transposed ? j * s.k + e : e * s.n + j, 100 + int(r));
   }
   std::vector<bfloat16> y(std::uint64_t r) { return memory[3 * r + 2].to_vector(); }
+  void check_gathered() {
+    const auto part = s.m / ranks;
+    for (std::uint64_t r = 0; r < ranks; ++r) {
+      const auto got = y(r);
+      for (std::uint64_t i = 0; i < s.m; ++i)
+        for (std::uint64_t j = 0; j < s.n; ++j) {
+          double want = 0;
+          for (std::uint64_t e = 0; e < s.k; ++e)
+            want += value(i % part * s.k + e, int(i / part)) * weight(r, j, e);
+          ASSERT_NEAR(float(got[i * s.n + j]), want, 0.005 * std::fabs(want) + 1e-3)
+              << "rank " << r << " of " << ranks << ", row " << i << ", column " << j;
+        }
+    }
+  }
+  /// all: every rank has all rows.
+  void check_scattered(bool all) {
+    const auto part = all ? s.m : s.m / ranks;
+    for (std::uint64_t r = 0; r < ranks; ++r) {
+      const auto got = y(r);
+      for (std::uint64_t i = 0; i < part; ++i)
+        for (std::uint64_t j = 0; j < s.n; ++j) {
+          double want = 0, size = 0;
+          for (std::uint64_t q = 0; q < ranks; ++q) {
+            double own = 0;
+            for (std::uint64_t e = 0; e < s.k; ++e)
+              own += value((all ? i : r * part + i) * s.k + e, int(q)) * weight(q, j, e);
+            want += own, size += std::fabs(own);
+          }
+          ASSERT_NEAR(float(got[i * s.n + j]), want, 0.008 * size + 1e-3)
+              << "rank " << r << " of " << ranks << ", row " << i << ", column " << j;
+        }
+    }
+  }
   Shape s;
   std::uint64_t ranks;
   std::vector<runtime::Buffer<bfloat16>> memory;  // x, weight, y of each rank
@@ -59,18 +93,7 @@ void check_gather(Group& g, const Shape& s) {
   Matrices a(g, s, true);
   for (int round = 0; round < 3; ++round)
     g.together([&](int r, runtime::Stream& t) { all_gather_gemm(t, *g.all, r, a.calls[std::size_t(r)]); });
-  const auto part = s.m / a.ranks;
-  for (std::uint64_t r = 0; r < a.ranks; ++r) {
-    const auto got = a.y(r);
-    for (std::uint64_t i = 0; i < s.m; ++i)
-      for (std::uint64_t j = 0; j < s.n; ++j) {
-        double want = 0;
-        for (std::uint64_t e = 0; e < s.k; ++e)
-          want += value(i % part * s.k + e, int(i / part)) * a.weight(r, j, e);
-        ASSERT_NEAR(float(got[i * s.n + j]), want, 0.005 * std::fabs(want) + 1e-3)
-            << "rank " << r << " of " << a.ranks << ", row " << i << ", column " << j;
-      }
-  }
+  a.check_gathered();
 }
 
 // gemm_reduce_scatter or, all: gemm_all_reduce.
@@ -81,22 +104,30 @@ void check_scatter(Group& g, const Shape& s, bool all = false) {
       const auto& p = a.calls[std::size_t(r)];
       all ? gemm_all_reduce(t, *g.all, r, p) : gemm_reduce_scatter(t, *g.all, r, p);
     });
-  const auto part = all ? s.m : s.m / a.ranks;
-  for (std::uint64_t r = 0; r < a.ranks; ++r) {
-    const auto got = a.y(r);
-    for (std::uint64_t i = 0; i < part; ++i)
-      for (std::uint64_t j = 0; j < s.n; ++j) {
-        double want = 0, size = 0;
-        for (std::uint64_t q = 0; q < a.ranks; ++q) {
-          double own = 0;
-          for (std::uint64_t e = 0; e < s.k; ++e)
-            own += value((all ? i : r * part + i) * s.k + e, int(q)) * a.weight(q, j, e);
-          want += own, size += std::fabs(own);
-        }
-        ASSERT_NEAR(float(got[i * s.n + j]), want, 0.008 * size + 1e-3)
-            << "rank " << r << " of " << a.ranks << ", row " << i << ", column " << j;
-      }
+  a.check_scattered(all);
+}
+
+// All use the same staging memory, whose slots take turns whatever the calls are.
+void check_order(Group& g) {
+  const Shape s{.m = std::uint64_t(40 * g.all->size()), .n = 16, .k = 72};
+  Matrices gather(g, s, true), scatter(g, s, false);
+  std::vector<runtime::Buffer<float>> x, y;
+  for (auto& d : g.devices) {
+    x.push_back(d.upload<float>(std::vector<float>(5000, 2.f)));
+    y.push_back(d.zeros<float>(5000));
   }
+  g.together([&](int r, runtime::Stream& t) {
+    const auto i = std::size_t(r);
+    for (char kind : std::string_view("sgarsragsaargs")) {
+      if (kind == 's') gemm_reduce_scatter(t, *g.all, r, scatter.calls[i]);
+      if (kind == 'g') all_gather_gemm(t, *g.all, r, gather.calls[i]);
+      if (kind == 'a') all_reduce(t, *g.all, r, x[i], y[i], AllReduce::one_shot);
+      if (kind == 'r') all_reduce(t, *g.all, r, x[i], y[i], AllReduce::two_shot);
+    }
+  });
+  for (auto& b : y) EXPECT_EQ(b.to_vector(), std::vector<float>(5000, 2.f * float(g.all->size())));
+  gather.check_gathered();
+  scatter.check_scattered(false);
 }
 
 void set_schedule(Group& g, std::string_view schedule) {
@@ -150,6 +181,7 @@ TEST(gemm_collective, holds_under_every_schedule) {
     set_schedule(g, schedule);
     check_gather(g, {.m = 3 * 40, .n = 16, .k = 72});
     check_scatter(g, {.m = 3 * 40, .n = 16, .k = 72});
+    check_order(g);
   }
 }
 
@@ -195,6 +227,7 @@ TEST(gemm_collective, right_on_a_gpu) {
         check_scatter(g, s, true);
       }
       check_scatter(g, {.m = 6, .n = 512, .k = 264}, true);
+      for (int again = 0; again < 10; ++again) check_order(g);
     }
   } catch (const Unsupported& e) {
     GTEST_SKIP() << e.what();
