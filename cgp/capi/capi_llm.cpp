@@ -34,13 +34,18 @@ using text::cat;
 LoadOptions load_options(const cgp_llm_options* given) {
   const cgp_llm_options o = known(given, {}, "cgp_llm_options");
   LoadOptions l;
-  if (o.context < 0 || o.sequences < 0 || o.chunk < 0 || o.lookup_tokens < 0 || o.threads < 0)
+  if (o.context < 0 || o.sequences < 0 || o.chunk < 0 || o.lookup_tokens < 0 || o.threads < 0 ||
+      o.draft_tokens < 0)
     throw ArgumentError(
-        "llm_load: context, sequences, chunk, lookup_tokens and threads must not be negative");
+        "llm_load: context, sequences, chunk, lookup_tokens, threads and draft_tokens must not be negative");
+  if (o.draft_tokens && !o.draft)
+    throw ArgumentError(cat("llm_load: draft_tokens ", o.draft_tokens, " without a draft"));
   if (o.device) l.device = o.device;
   l.context = o.context, l.lookup_tokens = o.lookup_tokens, l.threads = o.threads;
   if (o.sequences) l.sequences = o.sequences;
   if (o.chunk) l.chunk = o.chunk;
+  if (o.draft) l.draft = o.draft;
+  if (o.draft_tokens) l.draft_tokens = o.draft_tokens;
   l.batch_invariant = o.batch_invariant != 0;
   switch (o.cache_dtype) {
     case 0:

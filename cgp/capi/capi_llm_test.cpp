@@ -6,6 +6,7 @@
 
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include "cgp/capi/cgp.h"
 #include "cgp/engine/models/tiny_model_test_kit.h"
@@ -81,6 +82,36 @@ TEST(capi_llm, requests_run_together_and_each_as_alone) {
     EXPECT_EQ(std::string(c.text, c.text_bytes), alone[i]);
     EXPECT_EQ(c.prompt_tokens, std::int64_t(prompts[i].size()));
   }
+}
+
+TEST(capi_llm, a_draft_model_changes_the_steps_and_not_the_text) {
+  Loaded m;
+  const auto id = m.submit("Hello");
+  m.run();
+  const auto c = m.take(id);
+  const std::string want(c.text, c.text_bytes);
+  EXPECT_EQ(c.drafted_tokens, 0);
+  const std::string draft = m.path + ".draft";
+  std::ofstream(draft, std::ios::binary)
+      << cgp::engine::tiny_model({.format = "Q8_0", .tokenizer = true}).bytes;
+  cgp_llm_options o{};
+  o.size = sizeof o, o.cache_dtype = CGP_F32, o.threads = 1, o.draft_tokens = 3;
+  cgp_llm* with = nullptr;
+  EXPECT_EQ(cgp_llm_load(m.path.c_str(), &o, &with), CGP_INVALID_ARGUMENT);
+  EXPECT_THAT(cgp_last_error(), HasSubstr("draft_tokens 3 without a draft"));
+  o.draft = draft.c_str();
+  ASSERT_EQ(cgp_llm_load(m.path.c_str(), &o, &with), CGP_OK) << cgp_last_error();
+  cgp_llm_free(std::exchange(m.llm, with));
+  const auto drafted = m.submit("Hello");
+  m.run();
+  const auto d = m.take(drafted);
+  EXPECT_EQ(std::string(d.text, d.text_bytes), want);
+  EXPECT_GT(d.accepted_tokens, 0);
+  EXPECT_GE(d.drafted_tokens, d.accepted_tokens);
+  unlink(draft.c_str());
+  cgp_llm* none = nullptr;
+  EXPECT_NE(cgp_llm_load(m.path.c_str(), &o, &none), CGP_OK);
+  EXPECT_THAT(cgp_last_error(), HasSubstr(draft));
 }
 
 TEST(capi_llm, a_request_at_work_has_no_reason_and_can_be_cancelled) {

@@ -41,6 +41,9 @@ typedef struct {
   int32_t cache_dtype;   /* CGP_F16, CGP_BF16 or CGP_F32; 0: CGP_F16 */
   int32_t activations; /* of products: 0: the fastest within 16 bits; or 32 (f32), 16 or 8 (integers) bits */
   int32_t batch_invariant; /* the same bits whatever else is in the step, for every format */
+  const char*
+      draft; /* a smaller model of the same vocabulary, which writes tokens ahead; results do not change. NULL: none */
+  int64_t draft_tokens; /* that it writes at once, at most; 0: 4 */
 } cgp_llm_options;
 CGP_API cgp_status cgp_llm_load(const char* path, const cgp_llm_options* options, cgp_llm** out);
 CGP_API void cgp_llm_free(cgp_llm* llm);
@@ -102,9 +105,9 @@ typedef struct {
   uint64_t text_bytes;
   const char*
       finish_reason; /* "stop", "length", "cancelled", "error"; NULL: it is still at work, and nothing else is set */
-  const char *stop, *error;             /* the stop string; what went wrong */
-  int64_t prompt_tokens, reused_tokens; /* of the prompt; those that the cache had */
-  int64_t drafted_tokens, accepted_tokens;
+  const char *stop, *error;                /* the stop string; what went wrong */
+  int64_t prompt_tokens, reused_tokens;    /* of the prompt; those that the cache had */
+  int64_t drafted_tokens, accepted_tokens; /* of prompt lookup and of the draft model */
   double prefill_seconds, decode_seconds;
   const cgp_llm_logprob*
       logprobs; /* [count][1 + top_logprobs]: the token, then the most likely ones, token -1 behind the last */

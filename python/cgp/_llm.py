@@ -12,7 +12,7 @@ class Completion:
 
     text: str, up to the stop string; ids: the tokens that were generated, with the one that ended generation; finish_reason:
     "stop", "length" or "cancelled"; stop: the stop string that was found, or ""; prompt_tokens, reused_tokens: of the prompt, and those
-    of it that the cache had; drafted_tokens, accepted_tokens: of prompt lookup; prefill_seconds, decode_seconds; logprobs: of each
+    of it that the cache had; drafted_tokens, accepted_tokens: of prompt lookup and the draft model; prefill_seconds, decode_seconds; logprobs: of each
     token a list of (token, natural log probability), the drawn one first, then the most likely ones; empty where they were not
     asked for.
     """
@@ -37,11 +37,11 @@ def _cast(kind, value, name):
 class LLM:
     """A model file and what runs it.
 
-    path: a GGUF file. context: tokens of a sequence at most, 0: those of the model, at most 8192. sequences: prompts that run at
+    path: a GGUF file or a Hugging Face folder. context: tokens of a sequence at most, 0: those of the model, at most 8192. sequences: prompts that run at
     the same time. chunk: tokens of a step at most. device: "cpu", "cuda:0", or "emu:sm_90a", the emulator. threads: 0: all. cache: type of keys and values, "float16",
     "bfloat16" or "float32". activations: bits of the inputs of products, 8, 16 or 32; 0: the fastest of at least 16.
-    batch_invariant: the same bits whatever else runs, for every format. lookup_tokens: that prompt lookup tries at once; results do
-    not change.
+    batch_invariant: the same bits whatever else runs, for every format. lookup_tokens: that prompt lookup tries at once; draft: a
+    smaller model of the same vocabulary, a file or folder, which writes up to draft_tokens tokens ahead. Results change with neither.
 
     Raises Error where the file cannot be read or does not fit into memory, ParseError's text as Error where it is malformed,
     Unsupported for an architecture or a device that is not here, ArgumentError for an option that is none.
@@ -54,14 +54,18 @@ class LLM:
     """
 
     def __init__(self, path, *, context=0, sequences=8, chunk=512, device="cpu", threads=0, cache="float16", activations=0,
-                 batch_invariant=False, lookup_tokens=0):
+                 batch_invariant=False, lookup_tokens=0, draft=None, draft_tokens=4):
         self._handle = None
         if cache not in ("float16", "bfloat16", "float32"):
             raise ArgumentError(f"LLM: cache = {cache!r} is none of 'float16', 'bfloat16' and 'float32'")
         numbers = [_cast(int, v, n) for n, v in (("context", context), ("sequences", sequences), ("chunk", chunk),
                                                  ("lookup_tokens", lookup_tokens), ("threads", threads))]
+        ahead = _cast(int, draft_tokens, "draft_tokens")
+        if ahead < 1:
+            raise ArgumentError(f"LLM: draft_tokens = {draft_tokens!r} must be positive")
         self._handle = _core.llm_load(os.fspath(path), str(device).encode(),
-                                      (*numbers, CODES[cache], _cast(int, activations, "activations"), bool(batch_invariant)))
+                                      (*numbers, CODES[cache], _cast(int, activations, "activations"), bool(batch_invariant),
+                                       b"" if draft is None else os.fsencode(draft), 0 if draft is None else ahead))
         (self.architecture, self.name, self.backend, self.context, self.vocabulary, self.memory_bytes,
          self.has_chat_template) = _core.llm_info(self._handle)
         self.has_chat_template = bool(self.has_chat_template)

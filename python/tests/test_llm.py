@@ -56,6 +56,18 @@ def test_log_probabilities(llm):
         assert row[1][1] >= row[2][1] >= row[3][1]
 
 
+def test_a_draft_model_keeps_the_text(llm, tmp_path):
+    path = write_model(tmp_path / "tiny.gguf")
+    with_draft = cgp.LLM(path, cache="float32", threads=1, draft=path, draft_tokens=3)
+    want, got = llm.generate("Hello", **GREEDY), with_draft.generate("Hello", **GREEDY)
+    assert got.ids == want.ids and want.drafted_tokens == 0
+    assert 0 < got.accepted_tokens <= got.drafted_tokens
+    with pytest.raises(cgp.Error, match="none.gguf"):
+        cgp.LLM(path, draft=tmp_path / "none.gguf")
+    with pytest.raises(cgp.ArgumentError, match="draft_tokens = 0"):
+        cgp.LLM(path, draft=path, draft_tokens=0)
+
+
 def test_a_conversation(llm):
     messages = [{"role": "user", "content": "Hi"}]
     assert llm.decode(llm.chat_prompt(messages)) == "user: Hi\nassistant:"

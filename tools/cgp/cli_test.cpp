@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -484,6 +485,45 @@ TEST_F(Cli, the_documentation_names_every_field_of_a_finding) {
   const json j = cgp(saxpy(1010) + "--json").parsed();
   for (const auto& [key, value] : j["findings"][0].items())
     EXPECT_NE(doc.find("`" + key), std::string::npos) << key;
+}
+
+// As the Tab key does: bash runs the function with the words so far.
+TEST_F(Cli, bash_completes_commands_options_values_and_files) {
+  ASSERT_EQ(cgp("completion bash").code, 0);
+  fs::copy_file(path("stdout.txt"), path("completion.sh"));
+  ASSERT_EQ(std::system(("bash -n '" + path("completion.sh") + "'").c_str()), 0);
+  write("with space.ptx", kSaxpy);
+  const auto completed = [&](const std::string& words, int at) {
+    const std::string command = "cd '" + folder_ + "' && bash -c 'source completion.sh; COMP_WORDS=(" +
+                                words + "); COMP_CWORD=" + std::to_string(at) +
+                                R"(; _cgp; printf "%s\n" "${COMPREPLY[@]}"' >words.txt 2>&1)";
+    EXPECT_EQ(std::system(command.c_str()), 0) << command;
+    std::vector<std::string> out;
+    std::istringstream lines(read_file(path("words.txt")));
+    for (std::string line; std::getline(lines, line);) out.push_back(line);
+    return out;
+  };
+  const auto has = [](const std::vector<std::string>& all, const char* one) {
+    return std::find(all.begin(), all.end(), one) != all.end();
+  };
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(completed("cgp comple", 1), Words{"completion"});
+  EXPECT_EQ(completed("cgp completion b", 2), Words{"bash"});
+  const Words commands = completed("cgp \"\"", 1);
+  for (const char* name : {"run", "generate", "profile", "help"}) EXPECT_TRUE(has(commands, name)) << name;
+  EXPECT_FALSE(has(commands, "saxpy.ptx"));
+  EXPECT_EQ(completed("cgp run --annot", 2), Words{"--annotate"});
+  EXPECT_FALSE(has(completed("cgp list --", 2), "--annotate"));
+  EXPECT_EQ(completed("cgp run --color n", 3), Words{"never"});
+  EXPECT_EQ(completed("cgp run --color = al", 4), Words{"always"});
+  EXPECT_EQ(completed("cgp run saxpy.ptx --color =", 4), (Words{"auto", "always", "never"}));
+  EXPECT_EQ(completed("cgp run vecad", 2), Words{"vecadd"});
+  EXPECT_EQ(completed("cgp run with", 2), Words{"with space.ptx"});
+  EXPECT_EQ(completed("cgp generate sax", 2), Words{"saxpy.ptx"});
+  const Words kinds = completed("cgp profile \"\"", 2);
+  EXPECT_TRUE(has(kinds, "kernel") && has(kinds, "binary"));
+  EXPECT_EQ(completed("cgp help gener", 2), Words{"generate"});
+  EXPECT_EQ(cgp("completion fish").code, 2);
 }
 
 TEST_F(Cli, errors_are_json_too) {

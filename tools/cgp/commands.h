@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The commands of `cgp`: one struct of options and one function each (cmd_<verb>.cpp). main.cpp fills the
-// structs from the command line, maps exceptions to exit codes and is the only file that sees CLI11.
+// structs from the command line, maps exceptions to exit codes.
 #include <cstdint>
 #include <string>
 #include <vector>

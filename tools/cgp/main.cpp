@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line: declares commands and options, fills commands.h's structs, turns exceptions into messages
-// and exit codes. The only file that sees CLI11.
+// and exit codes.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -11,9 +11,11 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/kernels/catalog/catalog.h"
 #include "cgp/model/summary/summary.h"
 #include "cgp/spec/validators.h"
 #include "tools/cgp/commands.h"
+#include "tools/cgp/completion.h"
 #include "tools/cgp/exit_codes.h"
 #include "tools/cgp/model/model_commands.h"
 #include "tools/cgp/profiler_commands.h"
@@ -633,7 +635,7 @@ Context context_of(const CommandLine& c) {
 
 void check_command_word(const std::vector<std::string>& args) {
   if (args.empty() || args[0].rfind('-', 0) == 0) return;
-  std::vector<std::string> names{"help", "version"};
+  std::vector<std::string> names{"help", "version", "completion"};
   for (const auto& command : commands()) names.emplace_back(command.name);
   if (std::find(names.begin(), names.end(), args[0]) != names.end()) return;
   throw ArgumentError(ErrorText{cat("unknown command \"", args[0], "\""),
@@ -674,10 +676,17 @@ int dispatch(std::vector<std::string> args) {
   }
   CLI::App* version_command = app.add_subcommand("version", "As --version");
   declare_common(*version_command, line);
+  std::string shell;
+  CLI::App* completion_command = app.add_subcommand("completion", "Print a script that completes commands");
+  completion_command->add_option("SHELL", shell, "bash")->required()->check(CLI::IsMember({"bash"}));
+  completion_command->footer(
+      "Examples:\n  source <(cgp completion bash)\n"
+      "  cgp completion bash > ~/.local/share/bash-completion/completions/cgp");
   app.require_subcommand(0, 1);
   const CLI::App* chosen = &app;
   for (const auto& [sub, command] : subcommands)
     if (!args.empty() && args[0] == command->name) chosen = sub;
+  if (!args.empty() && args[0] == "completion") chosen = completion_command;
   try {
     std::vector<std::string> reversed(args.rbegin(), args.rend());
     app.parse(std::move(reversed));
@@ -689,6 +698,12 @@ int dispatch(std::vector<std::string> args) {
   }
   const Context context = context_of(line);
   if (wants_version || version_command->parsed()) return version(context);
+  if (completion_command->parsed()) {
+    std::vector<std::string> kernels;
+    for (const auto& k : kernels::catalog()) kernels.push_back(k.name);
+    write_out(bash_completion(app, kernels));
+    return kClean;
+  }
   for (const auto& [sub, command] : subcommands) {
     if (!sub->parsed()) continue;
     line.run.command_line = {"cgp"};

@@ -3,7 +3,8 @@
 // How a lane turns the packed codes and scales of 16 rows of weights (weight_only_layout.h) into fragments of
 // mma.m16n8k16 and into f32 scales.
 //   codes    an integer q < 128 is or-ed into the mantissa of 128 (bf16), q < 1024 into that of 1024 (f16): exact, one
-//            instruction for two. Eight bits in bf16 are two such terms, 128 + (q & 127) and 128 + (q & 128). What that
+//            instruction for two. f16 has room for 16 q too, so that every other code needs no shift: an fma takes the 16
+//            back, on a pipe that is free. Eight bits in bf16 are two such terms, 128 + (q & 127) and 128 + (q & 128). What that
 //            adds, and the zero point, is offset(): the kernel starts each sum at -offset() * sum of x, times what zero_factor()
 //            says where each group has a zero point of its own. With a table a code names one of 16 numbers of the type.
 #include <vector>
@@ -43,6 +44,7 @@ class WeightTile {
     const Ptr<shared, b32> rows(base_ + row_ * (l_.has_min ? 8u : 4u));
     for (int h = 0; h < 2; ++h) {
       const auto w = rows.at(4 * step_words() + (l_.has_min ? h : 0)).ld();
+      d_words_.push_back(w);
       d_.push_back(half_to_float(w, l_.has_min ? 0 : h));
       if (l_.has_min) dmin_.push_back(half_to_float(w, 1));
     }
@@ -101,6 +103,30 @@ class WeightTile {
     const int i = loaded_group(group);
     return zero_factor_of(zeros_[std::size_t(i / 2)], i % 2 * 2 + h);
   }
+  /// f16, whose factors are made without f32: of a group of the step in row g + 8 h the scale, twice in a register, and the
+  /// negated minimum, where there is one. Rounded once, as scale() and minimum() would be.
+  bool has_half_factors() const {
+    return kHalf && (l_.super_scale || (!l_.wide_scales() && l_.table != WeightTable::e2m1));
+  }
+  std::vector<Val<f16x2>> half_factors(int group, int h) const {
+    const auto twice = [](const Val<f16x2>& v, int which) {
+      const auto part = unpack<f16>(v)[which];
+      return pack<f16x2>(part, part);
+    };
+    const int i = loaded_group(group);
+    if (!l_.super_scale) return {twice(bits<f16x2>(scales_[std::size_t(i)]), h)};
+    const Val<b32> power(0x64646464u);  // 1024 + a byte
+    const auto number = [](std::uint32_t bits) { return dsl::bits<f16x2>(Val<b32>(bits * 0x10001u)); };
+    if (!l_.has_min) {
+      const auto scales =
+          prmt(scales_[std::size_t(i / 2)], power, Val<u32>(i % 2 ? 0x4342u : 0x4140u));  // of rows g, g + 8
+      return {twice((bits<f16x2>(scales) - number(0x6480)) * bits<f16x2>(d_words_[0]), h)};
+    }
+    const auto both = prmt(scales_[std::size_t(i)], power, Val<u32>(h ? 0x4342u : 0x4140u));
+    const auto scaled =
+        (bits<f16x2>(both) - number(0x6400)) * bits<f16x2>(d_words_[std::size_t(h)] ^ Val<b32>(0x80000000u));
+    return {twice(scaled, 0), twice(scaled, 1)};
+  }
   /// Scales, minima and zero_factor() of columns 64 c and 64 c + 32 (16 columns a group: of the four groups) of rows g and
   /// g + 8, without d and dmin.
   struct QuadScales {
@@ -149,6 +175,15 @@ class WeightTile {
     const Val<b32> zero = l_.has_zeros
                               ? pair_of_byte<T>(zeros_[std::size_t(i / 2)], i % 2 * 2 + h)
                               : Val<b32>(((kHalf ? 0x6400u : 0x4300u) + std::uint32_t(l_.zero)) * 0x10001u);
+    if (kHalf && l_.bits < 8) {
+      const auto all = shifted(2 * j + h, half);
+      out.push_back(bits<Pair>(all[0]) - bits<Pair>(zero));
+      const Val<Pair> less = l_.has_zeros
+                                 ? bits<Pair>(Val<b32>(k960)) - bits<Pair>(zero)
+                                 : bits<Pair>(Val<b32>(cgp::half(float(-64 - l_.zero)).bits * 0x10001u));
+      out.push_back(fma(bits<Pair>(all[1]), bits<Pair>(Val<b32>(kSixteenth)), less));
+      return out;
+    }
     for (const auto& v : floats(2 * j + h, half)) out.push_back(bits<Pair>(v) - bits<Pair>(zero));
     return out;
   }
@@ -233,21 +268,32 @@ class WeightTile {
     }
     const auto& w = low_[std::size_t(of)];
     if (l_.table != WeightTable::none) return of_table(half ? shr(w, Val<u32>(16)) : w);
-    const Val<b32> magic(kHalf ? 0x64006400u : 0x43004300u);
-    for (int pair = 2 * half; pair < 2 * half + 2; ++pair) {
-      auto v = std::vector{
-          lop3<0xea>(pair ? shr(w, Val<u32>(std::uint32_t(4 * pair))) : w, Val<b32>(0x000f000fu), magic)};
-      for (int b = 0; b < l_.high_bits(); ++b) {
-        const auto& bits = high_[std::size_t(b)];
-        const int from = 4 * of + pair, at = 4 + b;  // bit in `bits`, bit of the code
-        const auto moved = from == at  ? bits
-                           : from > at ? shr(bits, Val<u32>(std::uint32_t(from - at)))
-                                       : shl(bits, Val<u32>(std::uint32_t(at - from)));
-        v.push_back(lop3<0xea>(moved, Val<b32>(0x00010001u << at), v.back()));
-      }
-      out.push_back(v.back());
+    if (kHalf) {
+      const auto all = shifted(of, half);
+      return {all[0], bits<b32>(fma(bits<Pair>(all[1]), bits<Pair>(Val<b32>(kSixteenth)),
+                                    bits<Pair>(Val<b32>(k960))))};
     }
+    for (int pair = 2 * half; pair < 2 * half + 2; ++pair)
+      out.push_back(code(pair ? shr(w, Val<u32>(std::uint32_t(4 * pair))) : w, of, pair, 0));
     return out;
+  }
+  static constexpr std::uint32_t kSixteenth = 0x2c002c00u, k960 = 0x63806380u;  // two f16
+  /// f16, fewer than 8 bits: 1024 + q of the first register of floats(), 1024 + 16 q of the second.
+  std::vector<Val<b32>> shifted(int of, int half) const {
+    const auto& w = low_[std::size_t(of)];
+    const auto v = half ? shr(w, Val<u32>(8)) : w;
+    return {code(v, of, 2 * half, 0), code(v, of, 2 * half + 1, 4)};
+  }
+  /// Two codes whose low four bits lie in v from bit `at` on, or-ed into a power of two there.
+  Val<b32> code(const Val<b32>& v, int of, int pair, int at) const {
+    const auto low = lop3<0xea>(v, Val<b32>(0x000f000fu << at), Val<b32>(kHalf ? 0x64006400u : 0x43004300u));
+    if (!l_.high_bits()) return low;
+    const auto& bits = high_[std::size_t(l_.high_word(of))];
+    const int from = l_.high_bit(of, pair), to = at + 4;  // bit in `bits`, bit of the code
+    const auto moved = from == to  ? bits
+                       : from > to ? shr(bits, Val<u32>(std::uint32_t(from - to)))
+                                   : shl(bits, Val<u32>(std::uint32_t(to - from)));
+    return lop3<0xea>(moved, Val<b32>((l_.high_bits() == 2 ? 0x00030003u : 0x00010001u) << to), low);
   }
 
   // Four codes in the lowest 16 bits: a prmt looks up a byte of eight numbers, another one chooses among them and the other
@@ -280,7 +326,7 @@ class WeightTile {
   const WeightLayout& l_;
   Val<u32> base_, lane_, row_;
   std::vector<Val<f32>> d_, dmin_;
-  std::vector<Val<b32>> low_, high_, scales_, zeros_;
+  std::vector<Val<b32>> d_words_, low_, high_, scales_, zeros_;
   int step_ = 0;
 };
 

@@ -127,8 +127,7 @@ struct TileWriter {
                 continue;
               }
               w[of] |= (q & 15) << (l.table != WeightTable::none ? 4 * i : 4 * pair + 16 * half);
-              for (int b = 0; b < l.high_bits(); ++b)
-                high[b] |= (q >> (4 + b) & 1) << (4 * of + pair + 16 * half);
+              if (l.high_bits()) high[l.high_word(of)] |= (q >> 4) << (l.high_bit(of, pair) + 16 * half);
             }
         const std::size_t at = std::size_t(step) * std::size_t(128 * l.step_words());
         for (int i = 0; i < words; ++i)  // 8 bits: two accesses of 16 bytes

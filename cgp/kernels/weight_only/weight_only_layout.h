@@ -8,7 +8,7 @@
 //   codes     unsigned integers q of `bits` bits; value = scale * (q - zero), or scale * q - min
 //             or, of int4, scale * (q - zero of the group); of NF4, MXFP4 and IQ4_NL scale * table[q]
 //   in a tile for each step of 64 columns: 32 lanes x 16 bytes of low nibbles (8 bits: twice that), then 32 lanes x 4
-//             bytes for each higher bit (Q5, Q6: 1, 2); then the scales of the tile, and the zeros of int4, a byte each
+//             bytes for each higher bit (Q5, Q6: 1, 2, high_word()); then the scales of the tile, and the zeros of int4, a byte each
 // Lane 4 g + c has of each 8 columns 2 c and 2 c + 1, of rows g and g + 8: the order of operand A of mma.m16n8k16, and, for
 // the four warps of a warpgroup and four tiles, of wgmma's A in registers.
 #include <cstdint>
@@ -55,6 +55,14 @@ struct WeightLayout {
   WeightTable table = WeightTable::none;  ///< value = scale * one of its 16 numbers, rounded to x's type
 
   int high_bits() const { return bits == 8 ? 0 : bits - 4; }
+  /// Of a lane's four runs of 8 codes (32 columns of a row) and their four pairs: which word of 64 columns has the high bits, and
+  /// from which bit of its lower half (the pair's second code: of its upper half). The second of two pairs lies 4 bits behind the
+  /// first, as its low bits do, so that one shift serves both.
+  int high_word(int run) const { return run / (4 / high_bits()); }
+  int high_bit(int run, int pair) const {
+    const int each = 4 / high_bits(), unit = run % each * 2 + pair / 2;
+    return unit / each * 8 + unit % each * high_bits() + pair % 2 * 4;
+  }
   int step_words() const {
     return (bits == 8 ? 8 : 4) + high_bits();
   }  ///< 32-bit words of a lane for 64 columns

@@ -113,10 +113,10 @@ class TilePacker {
     const auto low = two_bytes(r, byte(low_at + 8 * pair), r.there);
     add(w[std::size_t(of)], shifted(shifted(low, -low_bit) & number(0x000f000fu), 4 * pair));
     if (!l_.high_bits()) return;
-    const int high_at = six ? 128 + 32 * (step / 2) : 16, high_bit = six ? 2 * (2 * (step % 2) + j) : part;
+    const int high_at = six ? 128 + 32 * (step / 2) : 16, file_bit = six ? 2 * (2 * (step % 2) + j) : part;
     const auto top = two_bytes(r, byte(high_at + 8 * pair), r.there);
-    for (int b = 0; b < l_.high_bits(); ++b)
-      add(high[std::size_t(b)], shifted(shifted(top, -(high_bit + b)) & number(0x00010001u), 4 * of + pair));
+    add(high[std::size_t(l_.high_word(of))],
+        shifted(shifted(top, -file_bit) & number(six ? 0x00030003u : 0x00010001u), l_.high_bit(of, pair)));
   }
 
   int scales_at() const { return 512 * l_.step_words(); }

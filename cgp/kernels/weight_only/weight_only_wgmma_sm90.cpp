@@ -77,6 +77,13 @@ class ScaledWeights {
   }
   Factors factors(const WeightTile<T>& tile, int group, int h) const {
     Factors f;
+    if constexpr (std::is_same_v<T, f16>)
+      if (tile.has_half_factors()) {
+        const auto made = tile.half_factors(group, h);
+        f.scale.push_back(made[0]);
+        if (made.size() > 1) f.less.push_back(made[1]);
+        return f;
+      }
     f.scale = both(tile.scale(group, h));
     if (l_.has_min) f.less = both(-tile.minimum(group, h));
     return f;
