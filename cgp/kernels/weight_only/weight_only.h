@@ -87,6 +87,7 @@ struct WeightOnlyConfig {
   bool norm = false;   ///< x is normalised when it is loaded
   int min_blocks = 1;  ///< to an SM
   int smem_kb = 0;     ///< of shared memory that a block takes (WeightOnlySpace); 0: what it needs
+  bool pairs = false;  ///< numbers of two codes are looked up in shared memory: NF4, IQ4_NL
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     v.choice("format", kWeightFormatNames, c.format), v.type("type", "", c.type),
@@ -99,7 +100,7 @@ struct WeightOnlyConfig {
     v.choice("end", kWeightOnlyEnds, c.end), v.choice("activation", kWeightOnlyActivations, c.activation);
     v.choice("order", kWeightOnlyOrders, c.order);
     v.flag("norm", c.norm), v.number("min_blocks", "blocks", c.min_blocks, 1);
-    v.number("smem_kb", "smem", c.smem_kb, 0);
+    v.number("smem_kb", "smem", c.smem_kb, 0), v.flag("pairs", c.pairs);
   }
   int block_tiles() const { return (k_tiles + cluster - 1) / cluster; }  ///< of K, of a block
   int parts() const { return cluster * share; }                          ///< that K is cut into

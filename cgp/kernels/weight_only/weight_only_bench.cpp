@@ -112,17 +112,21 @@ void run_groups(BenchTable& b) {
 std::vector<WeightWgmmaConfig> wgmma_configs(const WeightOnlyProblem& p) {
   std::vector<WeightWgmmaConfig> out;
   WeightWgmmaConfig c{p.type, p.format};
-  for (c.rows = 16; c.rows < 256 && std::uint64_t(c.rows) < p.m;) c.rows *= 2;
-  for (c.warpgroups = 1; c.warpgroups <= 4; c.warpgroups *= 2)
-    for (c.split = 1; c.split <= 2; ++c.split)
-      for (c.share = 1; c.share <= (c.rows > 64 ? 2 : 1); ++c.share)
-        for (c.scale_terms = 1; c.scale_terms <= 2; ++c.scale_terms) {
-          const auto blocks = (p.n + std::uint64_t(c.columns()) - 1) / std::uint64_t(c.columns()) *
-                              std::uint64_t(c.split) *
-                              ((p.m + std::uint64_t(c.rows) - 1) / std::uint64_t(c.rows));
-          if ((c.warpgroups == 4 && c.rows > 64) || blocks < 60 || (c.split > 1 && blocks > 264)) continue;
-          if (weight_wgmma_fit(c)) out.push_back(c);
-        }
+  const auto ceil_div = [](std::uint64_t a, int b) { return (a + std::uint64_t(b) - 1) / std::uint64_t(b); };
+  int most = 16;
+  while (most < 256 && std::uint64_t(most) < p.m) most *= 2;
+  for (c.rows = p.m > 128 ? most / 2 : most; c.rows <= most; c.rows *= 2)
+    for (c.warpgroups = 1; c.warpgroups <= 4; ++c.warpgroups)
+      for (const bool persistent : {false, true})
+        for (c.split = 1; c.split <= (persistent ? 1 : 2); ++c.split)
+          for (c.scale_terms = 1; c.scale_terms <= 2; ++c.scale_terms) {
+            const auto blocks = ceil_div(p.n, c.columns()) * std::uint64_t(c.split) * ceil_div(p.m, c.rows);
+            c.persistent = persistent, c.reread = p.m > std::uint64_t(c.rows);
+            if ((c.warpgroups > 2 && c.rows > (c.warpgroups > 3 ? 64 : 128)) || blocks < 60 ||
+                (c.split > 1 && blocks > 264) || (persistent && c.rows < 64))
+              continue;
+            if (weight_wgmma_fit(c)) out.push_back(c);
+          }
   return out;
 }
 // Slow to build all: a prefix "sweep/" asks for it.

@@ -37,7 +37,7 @@ int WeightOnlyConfig::smem_bytes() const {
                                  (l.has_min && rows > 1 ? 8 * l.groups() * columns : 0));
   const int ring = warps * slots * (y_tiles * l.tile_bytes() + 8);
   return x + ring + (norm ? 4 * warps : 0) + (parts() > 1 ? buffers * rounds * warps * 32 * per_lane : 0) +
-         (rows == 1 ? 512 : 0) + 1024;
+         (rows == 1 ? 512 : 0) + (pairs ? 256 * 128 : 0) + 1024;
 }
 
 namespace {
@@ -81,7 +81,7 @@ double expected_us(const WeightOnlyConfig& c, std::uint64_t n, int sms) {
 }
 
 // slots 0: none fits.
-WeightOnlyConfig chosen(WeightOnlyConfig c, std::uint64_t n, int sms) {
+WeightOnlyConfig fitting(WeightOnlyConfig c, std::uint64_t n, int sms) {
   WeightOnlyConfig best = c;
   best.slots = 0;
   double least = 0;
@@ -105,6 +105,14 @@ WeightOnlyConfig chosen(WeightOnlyConfig c, std::uint64_t n, int sms) {
       }
     }
   return best;
+}
+
+// With more rows of x what x takes decides; there prmt looks numbers up.
+WeightOnlyConfig chosen(WeightOnlyConfig c, std::uint64_t n, int sms) {
+  c.pairs = layout(c.format).looked_up() && c.rows <= 8;
+  if (const auto best = fitting(c, n, sms); best.slots || !c.pairs) return best;
+  c.pairs = false;
+  return fitting(c, n, sms);
 }
 
 }  // namespace

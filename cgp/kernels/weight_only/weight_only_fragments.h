@@ -6,7 +6,12 @@
 //            instruction for two. f16 has room for 16 q too, so that every other code needs no shift: an fma takes the 16
 //            back, on a pipe that is free. Eight bits in bf16 are two such terms, 128 + (q & 127) and 128 + (q & 128). What that
 //            adds, and the zero point, is offset(): the kernel starts each sum at -offset() * sum of x, times what zero_factor()
-//            says where each group has a zero point of its own. With a table a code names one of 16 numbers of the type.
+//            says where each group has a zero point of its own. With a table a code names one of 16 numbers of the type
+//   E2M1     lies in the word so that a shift brings sign, exponent and mantissa of two codes to those of the type, whose
+//            exponents a product with a power of two corrects: exact, with subnormal numbers
+//   tables   of pairs of codes lie in shared memory, 256 words for each lane of a warp (PairTable), where there is room:
+//            no two lanes meet in a bank. Else prmt looks numbers up
+#include <optional>
 #include <vector>
 
 #include "cgp/base/float16.h"
@@ -32,14 +37,73 @@ inline Val<f32> byte_to_float(const Val<b32>& w, int byte, float bias) {
 }
 inline Val<f32> half_to_float(const Val<b32>& w, int which) { return to<f32>(unpack<f16>(w)[which]); }
 
+/// A byte of each of four numbers of a table, from number `first` on.
+template <class T>
+Val<b32> table_word(WeightTable table, int first, int byte) {
+  std::uint32_t w = 0;
+  for (int i = 0; i < 4; ++i) {
+    const float v = table == WeightTable::nf4    ? quant::kNf4[first + i]
+                    : table == WeightTable::e2m1 ? float(quant::kE2m1Doubled[first + i])
+                                                 : float(quant::kIq4[first + i]);
+    const std::uint32_t number = std::is_same_v<T, f16> ? cgp::half(v).bits : cgp::bfloat16(v).bits;
+    w |= (number >> (8 * byte) & 255u) << (8 * i);
+  }
+  return Val<b32>(w);
+}
+/// The numbers of the four codes in the lowest 16 bits: a prmt looks up a byte of eight numbers, another one chooses among
+/// them and the other eight.
+template <class T>
+std::vector<Val<b32>> numbers_of(WeightTable table, const Val<b32>& codes) {
+  const auto low = codes & Val<b32>(0x7777u),
+             which = (shr(codes, Val<u32>(1)) & Val<b32>(0x4444u)) | Val<b32>(0x3210u);
+  std::vector<Val<b32>> bytes;
+  for (int byte = 0; byte < 2; ++byte) {
+    std::vector<Val<b32>> eight;
+    for (int first : {0, 8})
+      eight.push_back(
+          prmt(table_word<T>(table, first, byte), table_word<T>(table, first + 4, byte), bits<u32>(low)));
+    bytes.push_back(prmt(eight[0], eight[1], bits<u32>(which)));
+  }
+  return {prmt(bytes[0], bytes[1], Val<u32>(0x5140u)), prmt(bytes[0], bytes[1], Val<u32>(0x7362u))};
+}
+
+/// The numbers of two codes, as a byte has them, for each lane of a warp: word e of lane l at 128 e + 4 l.
+class PairTable {
+ public:
+  static constexpr int kBytes = 256 * 128;
+  PairTable(Kernel& k, const Val<u32>& lane)
+      : at_(k.shared<b32>(kBytes / 4, 128).address()), of_lane_(at_ + lane * 4u), lane_(lane) {}
+  /// By threads `thread` of `threads` of a block, whole warps; a barrier must follow.
+  template <class T>
+  void fill(Kernel& k, WeightTable table, const Val<u32>& thread, std::uint32_t threads) const {
+    k.loop(range(thread, Val<u32>(256u), Val<u32>(threads)), [&](Val<u32> e) {
+      const auto both = numbers_of<T>(table, bits<b32>(e))[0];
+      const RegGroup<b32, 4> four(both, both, both, both);
+      for (std::uint32_t i = 0; i < 8; ++i)  // eight lanes meet all banks
+        Ptr<shared, b32>(at_ + e * 128u + (lane_ + i) % 8u * 16u).template st<4>(0, four);
+    });
+  }
+  /// Of byte `byte` of w.
+  Val<b32> look_up(const Val<b32>& w, int byte) const {
+    const int right = 8 * byte - 7;
+    const auto at =
+        (right < 0 ? shl(w, Val<u32>(7u)) : shr(w, Val<u32>(std::uint32_t(right)))) & Val<b32>(0x7f80u);
+    return Ptr<shared, b32>(of_lane_ + bits<u32>(at)).ld();
+  }
+
+ private:
+  Val<u32> at_, of_lane_, lane_;
+};
+
 template <class T>
 class WeightTile {
  public:
   static constexpr bool kHalf = std::is_same_v<T, f16>;
   using Pair = std::conditional_t<kHalf, f16x2, bf16x2>;
   /// `base`: the tile in shared memory.
-  WeightTile(const WeightLayout& l, const Val<u32>& base, const Val<u32>& lane)
-      : l_(l), base_(base), lane_(lane), row_(lane / 4u) {
+  WeightTile(const WeightLayout& l, const Val<u32>& base, const Val<u32>& lane,
+             const std::optional<PairTable>& pairs = {})
+      : l_(l), base_(base), lane_(lane), row_(lane / 4u), pairs_(pairs) {
     if (!l_.super_scale) return;
     const Ptr<shared, b32> rows(base_ + row_ * (l_.has_min ? 8u : 4u));
     for (int h = 0; h < 2; ++h) {
@@ -267,7 +331,10 @@ class WeightTile {
       return out;
     }
     const auto& w = low_[std::size_t(of)];
-    if (l_.table != WeightTable::none) return of_table(half ? shr(w, Val<u32>(16)) : w);
+    if (l_.table == WeightTable::e2m1) return {of_e2m1(w, 2 * half), of_e2m1(w, 2 * half + 1)};
+    if (l_.table != WeightTable::none && pairs_)
+      return {pairs_->look_up(w, 2 * half), pairs_->look_up(w, 2 * half + 1)};
+    if (l_.table != WeightTable::none) return numbers_of<T>(l_.table, half ? shr(w, Val<u32>(16)) : w);
     if (kHalf) {
       const auto all = shifted(of, half);
       return {all[0], bits<b32>(fma(bits<Pair>(all[1]), bits<Pair>(Val<b32>(kSixteenth)),
@@ -296,37 +363,35 @@ class WeightTile {
     return lop3<0xea>(moved, Val<b32>((l_.high_bits() == 2 ? 0x00030003u : 0x00010001u) << to), low);
   }
 
-  // Four codes in the lowest 16 bits: a prmt looks up a byte of eight numbers, another one chooses among them and the other
-  // eight.
-  std::vector<Val<b32>> of_table(const Val<b32>& codes) const {
-    const auto low = codes & Val<b32>(0x7777u),
-               which = (shr(codes, Val<u32>(1)) & Val<b32>(0x4444u)) | Val<b32>(0x3210u);
-    std::vector<Val<b32>> bytes;
-    for (int byte = 0; byte < 2; ++byte) {
-      std::vector<Val<b32>> eight;
-      for (int first : {0, 8})
-        eight.push_back(prmt(table_word(first, byte), table_word(first + 4, byte), bits<u32>(low)));
-      bytes.push_back(prmt(eight[0], eight[1], bits<u32>(which)));
-    }
-    return {prmt(bytes[0], bytes[1], Val<u32>(0x5140u)), prmt(bytes[0], bytes[1], Val<u32>(0x7362u))};
-  }
-  // A byte of each of four numbers of the table.
-  Val<b32> table_word(int first, int byte) const {
-    std::uint32_t w = 0;
-    for (int i = 0; i < 4; ++i) {
-      const float v = l_.table == WeightTable::nf4    ? quant::kNf4[first + i]
-                      : l_.table == WeightTable::e2m1 ? float(quant::kE2m1Doubled[first + i])
-                                                      : float(quant::kIq4[first + i]);
-      const std::uint32_t number = kHalf ? cgp::half(v).bits : cgp::bfloat16(v).bits;
-      w |= (number >> (8 * byte) & 255u) << (8 * i);
-    }
-    return Val<b32>(w);
+  // Two codes of E2M1 as TileWriter places them: sign, exponent and mantissa where the type has its own, times a power of two.
+  Val<b32> of_e2m1(const Val<b32>& w, int pair) const {
+    const auto moved = [&](int left) {
+      return left > 0   ? shl(w, Val<u32>(std::uint32_t(left)))
+             : left < 0 ? shr(w, Val<u32>(std::uint32_t(-left)))
+                        : w;
+    };
+    const auto mask = [](std::uint32_t v) { return Val<b32>(v * 0x10001u); };
+    std::vector<Val<b32>> v;
+    const auto add = [&](int left, std::uint32_t bits) {
+      v.push_back(v.empty() ? moved(left) & mask(bits) : lop3<0xea>(moved(left), mask(bits), v.back()));
+    };
+    const int left = 6 - 3 * pair;  // of pairs 0, 1 and 2
+    if (pair == 3)
+      add(1, 0x8000u), add(kHalf ? 0 : -3, kHalf ? 0x0c00u : 0x0180u),
+          add(kHalf ? -4 : -7, kHalf ? 0x0200u : 0x0040u);
+    else if (kHalf)
+      add(left, 0x8000u), add(left + 3, 0x0e00u);
+    else
+      add(left, 0x81c0u);
+    const Val<b32> power(kHalf ? 0x78007800u : 0x7f007f00u);  // 2^15, 2^127: twice the number
+    return bits<b32>(bits<Pair>(v.back()) * bits<Pair>(power));
   }
 
   const WeightLayout& l_;
   Val<u32> base_, lane_, row_;
   std::vector<Val<f32>> d_, dmin_;
   std::vector<Val<b32>> d_words_, low_, high_, scales_, zeros_;
+  std::optional<PairTable> pairs_;
   int step_ = 0;
 };
 

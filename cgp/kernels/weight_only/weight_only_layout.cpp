@@ -110,6 +110,14 @@ struct TileWriter {
   void word(std::size_t at, std::uint32_t v) { std::memcpy(to + at, &v, 4); }
   static int column(int c, int i) { return i / 2 * 8 + 2 * c + i % 2; }
 
+  // A code of E2M1 in 16 bits: shifts by 6, 3 and 0 bring sign and number of pairs 0 to 2 to bits 15 and 8 to 6, which are
+  // those of bf16; pair 3 has the bits that remain.
+  static std::uint32_t e2m1_placed(std::uint32_t q, int pair) {
+    const std::uint32_t sign = q >> 3, number = q & 7;
+    if (pair < 3) return (sign << 15 | number << 6) >> (6 - 3 * pair);
+    return sign << 14 | number >> 1 << 10 | (number & 1) << 13;
+  }
+
   void write(const Block (&rows)[16]) {
     const int words = l.bits == 8 ? 8 : 4;
     for (int step = 0; step < 4; ++step)
@@ -124,6 +132,10 @@ struct TileWriter {
               if (l.bits == 8) {
                 // Codes 0 and 1 in bytes 0 and 2, 2 and 3 in bytes 1 and 3: both halves of a register at once.
                 w[2 * of + i / 4] |= q << (8 * (i % 2 * 2 + i % 4 / 2));
+                continue;
+              }
+              if (l.table == WeightTable::e2m1) {
+                w[of] |= e2m1_placed(q, pair) << (16 * half);
                 continue;
               }
               w[of] |= (q & 15) << (l.table != WeightTable::none ? 4 * i : 4 * pair + 16 * half);

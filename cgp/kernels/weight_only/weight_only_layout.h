@@ -74,6 +74,8 @@ struct WeightLayout {
                               : has_zeros   ? 3
                                             : 2);
   }
+  /// Numbers that a lane looks up: of E2M1 shifts make them.
+  bool looked_up() const { return table == WeightTable::nf4 || table == WeightTable::iq4; }
   bool wide_scales() const {
     return table == WeightTable::nf4;
   }                                                     ///< f32; of E2M1 the upper half of one, else f16

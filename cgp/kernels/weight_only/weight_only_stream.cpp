@@ -28,6 +28,7 @@ namespace cgp::kernels {
 namespace {
 
 using namespace dsl;
+using weight_only_impl::PairTable;
 using weight_only_impl::WeightTile;
 
 /// The tile that is copied next: where it lies, its number among the warp's tiles of K, its tile of y.
@@ -73,6 +74,7 @@ class Product {
                 x_index(Val<u32>(0), lane_ % std::uint32_t(std::min(c.rows, 8)), lane_ / 8u) * 16u),
         zero_lane_(zeros_.address() + lane_ / 8u * 16u),
         squares_(k.shared<f32>(c.norm ? c.warps : 4, 16)) {
+    if (c.pairs) pairs_.emplace(k, lane_);
     if (const int rest = c.smem_kb * 1024 - c.smem_bytes(); rest > 0) k.smem(rest, 16);
   }
 
@@ -118,6 +120,7 @@ class Product {
       k_.if_(warp_.index == 0u, [&] {
         zeros_.template st<4>(lane_, Words(Val<b32>(0), Val<b32>(0), Val<b32>(0), Val<b32>(0)));
       });
+    if (pairs_) pairs_->fill<T>(k_, l_.table, warp_.index * 32u + lane_, threads());
     k_.sync();
     using State = std::pair<NextTile, BulkRing::Cursor>;
     const auto multiply_rounds = [&](const Val<u32>& begin, const Val<u32>& rounds, const Val<u32>& buffer,
@@ -385,7 +388,7 @@ class Product {
   Sum multiply_tile(const Val<u32>& base, const Val<u32>& tile, Sum sum) {
     std::vector<WeightTile<T>> w;
     for (int y = 0; y < Y; ++y)
-      w.emplace_back(l_, base + std::uint32_t(y) * std::uint32_t(tile_bytes()), lane_);
+      w.emplace_back(l_, base + std::uint32_t(y) * std::uint32_t(tile_bytes()), lane_, pairs_);
     std::vector<Sum> sums;
     sums.push_back(std::move(sum));
     const int part = l_.part();
@@ -435,7 +438,7 @@ class Product {
   }
   /// The same with one row of x, where column c of the lane's sums is that of group c (of 16 columns: groups 2 c, 2 c + 1).
   Sum multiply_tile_by_row(const Val<u32>& base, const Val<u32>& tile, const Sum& sum) {
-    WeightTile<T> w(l_, base, lane_);
+    WeightTile<T> w(l_, base, lane_, pairs_);
     const auto scales = w.quad_scales(quad_);
     const auto x_here = x_lane_ + tile * 512u, row = lane_ % 8u;
     const int chains = l_.group == 16 ? 2 : 1;
@@ -590,6 +593,7 @@ class Product {
   Val<u32> x_lane_;     ///< the row and chunk that the lane names to ldmatrix, in the first 32 columns
   Val<u32> zero_lane_;  ///< 16 of the zeros
   Ptr<shared, f32> squares_;
+  std::optional<PairTable> pairs_;
   std::vector<std::vector<Val<b32>>> x_now_;
 };
 

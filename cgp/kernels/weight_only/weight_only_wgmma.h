@@ -11,19 +11,23 @@ namespace cgp::kernels {
 struct WeightWgmmaConfig {
   DType type = DType::bf16;
   WeightFormat format = WeightFormat::q4_0;
-  int rows = 64;         ///< of x in a block: 16, 32, 64, 128 or 256
-  int warpgroups = 2;    ///< of a block, each 64 columns of y: 1, 2 or 4
-  int split = 1;         ///< blocks of a cluster that cut K into parts
-  int share = 1;         ///< blocks of a cluster that load x for each other
-  int w_stages = 3;      ///< of the ring of weights, 256 of K each
-  int x_stages = 8;      ///< of the ring of x, 64 of K each
-  int min_blocks = 1;    ///< to an SM
-  int scale_terms = 1;   ///< bf16: a scale is one bf16 or the sum of two
-  bool grouped = false;  ///< a block finds the group of its rows of x
+  int rows = 64;            ///< of x in a block: 16, 32, 64, 128 or 256
+  int warpgroups = 2;       ///< of a block, each 64 columns of y: 1 to 4
+  int split = 1;            ///< blocks of a cluster that cut K into parts
+  int share = 1;            ///< blocks of a cluster that load x for each other
+  int w_stages = 3;         ///< of the ring of weights, 256 of K each
+  int x_stages = 8;         ///< of the ring of x, 64 of K each
+  int min_blocks = 1;       ///< to an SM
+  int scale_terms = 1;      ///< bf16: a scale is one bf16 or the sum of two
+  bool grouped = false;     ///< a block finds the group of its rows of x
+  bool persistent = false;  ///< blocks walk over tiles of y; no clusters, 64 rows or more
+  bool reread = false;      ///< several blocks read the same weights: they stay in L2
   bool pdl = false;
   WeightOnlyEnd end = WeightOnlyEnd::store;
   Activation activation = Activation::identity;
   WeightOnlyOrder order = WeightOnlyOrder::after;
+  int blocks =
+      0;  ///< of a persistent launch at most, which the kernel does not know; 0: as many as the device runs at once
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     v.choice("format", kWeightFormatNames, c.format), v.type("type", "", c.type);
@@ -31,11 +35,17 @@ struct WeightWgmmaConfig {
     v.number("split", "split", c.split), v.number("share", "share", c.share);
     v.number("w_stages", "w", c.w_stages), v.number("x_stages", "x", c.x_stages);
     v.number("min_blocks", "blocks", c.min_blocks), v.number("scale_terms", "terms", c.scale_terms);
-    v.flag("grouped", c.grouped), v.flag("pdl", c.pdl);
+    v.flag("grouped", c.grouped), v.flag("persistent", c.persistent);
+    v.flag("reread", c.reread), v.flag("pdl", c.pdl);
     v.choice("end", kWeightOnlyEnds, c.end), v.choice("activation", kWeightOnlyActivations, c.activation);
     v.choice("order", kWeightOnlyOrders, c.order);
   }
   int columns() const { return 64 * warpgroups; }  ///< of y in a block
+  static constexpr int kStagingBytes = 2048;       ///< of a warp, whose results go through it
+  int staging_bytes() const {
+    const bool rounded = end == WeightOnlyEnd::store || end == WeightOnlyEnd::gate;
+    return persistent && rounded ? 4 * warpgroups * kStagingBytes : 0;
+  }
   int smem_bytes() const;
 };
 /// Why it cannot run, naming the argument; empty: it can.

@@ -16,7 +16,8 @@ std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / 
 }  // namespace
 
 int WeightWgmmaConfig::smem_bytes() const {
-  return w_stages * (4 * warpgroups * layout(format).tile_bytes() + 16) + x_stages * (128 * rows + 16) + 1280;
+  return w_stages * (4 * warpgroups * layout(format).tile_bytes() + 16) + x_stages * (128 * rows + 16) +
+         staging_bytes() + 1280;
 }
 
 std::string reject_wgmma(const WeightOnlyProblem& p) {
@@ -38,7 +39,8 @@ std::string reject_wgmma(const WeightOnlyProblem& p) {
 
 bool weight_wgmma_fit(WeightWgmmaConfig& c) {
   // The sums take the memory of the ring of x.
-  const int least = std::max(2, (4 * (c.columns() + 4) + 127) / 128), room = 227 * 1024 / c.min_blocks - 1024;
+  const int least = c.persistent ? 2 : std::max(2, (4 * (c.columns() + 4) + 127) / 128),
+            room = 227 * 1024 / c.min_blocks - 1024;
   for (c.w_stages = 4; c.w_stages > 1; --c.w_stages)
     for (c.x_stages = 16; c.x_stages >= std::max(least, c.w_stages > 2 ? 6 : 0); --c.x_stages)
       if (c.smem_bytes() <= room) return true;
@@ -98,6 +100,9 @@ void weight_wgmma_gemm(runtime::Stream& s, const WeightOnlyProblem& p, const Wei
   const auto ldy = p.ldy ? p.ldy : p.columns();
   const bool f32 = p.end == WeightOnlyEnd::store_f32 || p.end == WeightOnlyEnd::add_f32;
   const auto blocks = ceil_div(p.n, std::uint64_t(c.columns()));
+  // A group may end with a tile that is not full.
+  const auto rows = std::uint64_t(c.rows),
+             row_tiles = p.groups ? p.m / rows + std::min(p.groups, p.m) : ceil_div(p.m, rows);
   const WeightWgmmaParams<dsl::HostValue> n{.w = p.w,
                                             .y = p.y,
                                             .ldy = ldy,
@@ -109,15 +114,18 @@ void weight_wgmma_gemm(runtime::Stream& s, const WeightOnlyProblem& p, const Wei
                                             .n = std::uint32_t(p.n),
                                             .k_tiles = std::uint32_t(ceil_div(p.k, 256)),
                                             .w_tiles = std::uint32_t(ceil_div(p.n, 32) * 2),
+                                            .tiles = std::uint32_t(blocks * row_tiles),
                                             .wide = p.y % 16 == 0 && ldy % (f32 ? 4 : 8) == 0};
-  // A group may end with a tile that is not full.
-  const auto rows = std::uint64_t(c.rows),
-             row_tiles = p.groups ? p.m / rows + std::min(p.groups, p.m) : ceil_div(p.m, rows);
   runtime::Launch launch;
   launch.programmatic = c.pdl;
   launch.grid = {std::uint32_t(c.split),
                  std::uint32_t(ceil_div(blocks, std::uint64_t(c.share))) * std::uint32_t(c.share),
                  std::uint32_t(row_tiles)};
+  if (c.persistent) {
+    const int device = std::max(1, s.device().info().sm_count) * c.min_blocks;
+    const auto most = std::uint64_t(c.blocks ? c.blocks : device);
+    launch.grid = {std::uint32_t(std::min(blocks * row_tiles, most))};
+  }
   kernel(s, launch, s.device().tensor_map(spec, p.x), n);
 }
 

@@ -12,6 +12,7 @@ struct WeightWgmmaParams {
   V<dsl::u32> m, n;
   V<dsl::u32> k_tiles;  ///< of 256 columns of the weights
   V<dsl::u32> w_tiles;  ///< of 16 rows of the weights
+  V<dsl::u32> tiles;    ///< of y, where blocks walk over them
   V<dsl::u32> wide;     ///< whether y and its rows lie at multiples of 16 bytes
 };
 

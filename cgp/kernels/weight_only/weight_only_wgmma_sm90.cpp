@@ -8,10 +8,16 @@
 //   groups   a warp finds the group of the block's rows from the groups' ends; blocks that have none end at once
 //   pdl      weights are under way before the work queued before has ended; x and y wait for it
 //   results  f32 sums transposed through the memory of the ring of x, stored 16 bytes at a time
+//   persistent   blocks walk over tiles of y: while a warp stores its results, by stmatrix through 2 KB of its own, copies of the
+//            next tile are under way. Tiles of eight rows of tiles follow each other by columns, so that L2 serves
+//            weights and x again
 //   needs    sm_90a
 #include <algorithm>
+#include <array>
+#include <optional>
 
 #include "cgp/dsl/core/kernel_params.h"
+#include "cgp/dsl/memory/ldmatrix.h"
 #include "cgp/dsl/mma/wgmma.h"
 #include "cgp/dsl/pipeline/bulk_ring.h"
 #include "cgp/kernels/activation/activation_code.h"
@@ -101,23 +107,35 @@ class ScaledWeights {
   std::vector<WeightTile<T>> steps_;  ///< all 256 of K, in registers
 };
 
-/// The rows of x and y of a block, from `first` to `end`, and their weight.
-struct BlockRows {
+/// The rows of x and y of a tile, from `first` to `end`, and their weight.
+struct TileRows {
   Val<u32> first, end;
   Val<u64> w;
 };
-BlockRows rows_of_block(Kernel& k, const WeightWgmmaConfig& c, int rows, const WeightWgmmaParams<Val>& p) {
-  const auto tile = k.ctaid_z();
-  if (!c.grouped) return {tile * std::uint32_t(rows), p.m, p.w};
-  if (c.pdl && c.order != WeightOnlyOrder::beside) griddepcontrol_wait(k);  // the ends may be results
-  auto warp = k.warp();
+struct FoundRows {
+  TileRows rows;
+  std::optional<Val<pred>> there;  ///< of groups
+};
+FoundRows rows_of_tile(Kernel& k, const WeightWgmmaConfig& c, int rows, const WeightWgmmaParams<Val>& p,
+                       Warp& warp, const Val<u32>& tile, Uniform over) {
+  if (!c.grouped) return {{tile * std::uint32_t(rows), p.m, p.w}, {}};
   GroupWalk walk(k, RaggedRows{{In<u32>(p.ends, 0, false), p.wide_ends, p.groups, p.m}, Val<u32>(1), rows},
-                 Uniform::cluster);
+                 over);
   const auto found = walk.find(warp, tile);
-  k.exit_if(!found.there);
   const auto start = found.tile.held[0];
-  return {start + found.tile.number * std::uint32_t(rows), start + found.tile.held[1],
-          p.w + to<u64>(found.tile.group) * p.w_bytes};
+  return {{start + found.tile.number * std::uint32_t(rows), start + found.tile.held[1],
+           p.w + to<u64>(found.tile.group) * p.w_bytes},
+          found.there};
+}
+/// Of a block that has one tile.
+TileRows rows_of_block(Kernel& k, const WeightWgmmaConfig& c, int rows, const WeightWgmmaParams<Val>& p) {
+  if (c.grouped && c.pdl && c.order != WeightOnlyOrder::beside)
+    griddepcontrol_wait(k);  // the ends may be results
+  if (c.persistent) return {Val<u32>(0), Val<u32>(0), p.w};
+  auto warp = k.warp();
+  const auto found = rows_of_tile(k, c, rows, p, warp, k.ctaid_z(), Uniform::cluster);
+  if (found.there) k.exit_if(!*found.there);
+  return found.rows;
 }
 
 template <class T, int N>
@@ -131,7 +149,7 @@ class WgmmaProduct {
         c_(c),
         l_(layout(c.format)),
         p_(p),
-        rows_(rows_of_block(k, c, N, p)),
+        rows_of_block_(rows_of_block(k, c, N, p)),
         math_(k.role<Warpgroup>(c.warpgroups, math_registers(c))),
         load_(k.role<Warpgroup>(1, kLoadRegisters)),
         map_(c.share > 1 ? map.multicast(Axis::y) : map),
@@ -139,16 +157,16 @@ class WgmmaProduct {
         w_(k, Stages(c.w_stages), 4 * c.warpgroups, l_.tile_bytes(), load_, math_),
         read_(k.named_barrier(math_.threads())),
         sums_(x_.template storage<f32>(k)),
+        staging_(k.shared<b32>(c.staging_bytes() ? c.staging_bytes() / 4 : 4, 128)),
         part_(c.split > 1 ? Val<u32>(k.cluster_ctaid_x()) : Val<u32>(0)),
         first_part_(c.split > 1 ? k.cluster_ctarank() - part_ : Val<u32>(0)),
-        n0_(k.ctaid_y() * std::uint32_t(c.columns())),
-        m0_(rows_.first),
         from_(p.k_tiles * part_ / std::uint32_t(c.split)),
         to_(p.k_tiles * (part_ + 1u) / std::uint32_t(c.split)) {}
 
   void run() {
-    const bool at_once = !c_.pdl || c_.order == WeightOnlyOrder::beside,
-               first = c_.order == WeightOnlyOrder::first;
+    if (c_.persistent) return run_persistent();
+    const Place here{rows_of_block_, k_.ctaid_y() * std::uint32_t(c_.columns())};
+    const bool at_once = this->at_once(), first = c_.order == WeightOnlyOrder::first;
     if (c_.pdl && !first) griddepcontrol_launch_dependents(k_);
     load_.run([&](Warpgroup& wg) {
       auto warp = wg.warp();
@@ -156,16 +174,13 @@ class WgmmaProduct {
         warp.one_thread([&](Thread& t) {
           if (!at_once) griddepcontrol_wait(k_);
           if (first) griddepcontrol_launch_dependents(k_);
-          k_.loop(range(from_ * 4u, to_ * 4u), [&](Val<u32> step) { x_.fill(t, at(map_, m0_, step * 64u)); });
+          copy_x(t, here);
         });
       });
-      k_.if_(warp.index == 1u, [&] { warp.one_thread([&](Thread& t) { copy_weights(t); }); });
+      k_.if_(warp.index == 1u, [&] { warp.one_thread([&](Thread& t) { copy_weights(t, here); }); });
     });
     math_.run([&](Warpgroup& wg) {
-      auto first = multiply_tile(wg, fresh<f32, 64, N>(wg));
-      auto last = k_.loop(to_ - from_ - 1u, std::move(first),
-                          [&](Val<u32>, auto busy) { return multiply_tile(wg, std::move(busy)); });
-      const auto sum = std::move(last).wait(wg);
+      const auto sum = multiply_all(wg);
       read_.sync();  // all warpgroups have read x: the sums take its place
       const auto origin = accumulator_origin(wg);
       const auto to = sums_.at(origin.col * kPitch() + wg.index * 64u + origin.row);
@@ -179,36 +194,172 @@ class WgmmaProduct {
       k_.sync();
     math_.run([&](Warpgroup&) {
       if (!at_once) griddepcontrol_wait(k_);
-      store();
+      store(here);
       if (c_.pdl && at_once) griddepcontrol_wait(k_);
     });
     if (c_.split > 1) cluster_sync(cta);  // the others have read this block's sums
   }
 
  private:
-  static constexpr int kLoadRegisters = 56;
+  static constexpr int kLoadRegisters = 56, kStagingBytes = WeightWgmmaConfig::kStagingBytes;
   // What a block has at launch, less those of the warps that copy.
   static int math_registers(const WeightWgmmaConfig& c) {
     const int groups = c.warpgroups + 1, each = std::min(65536 / c.min_blocks / (128 * groups), 248) / 8 * 8;
     return std::min((each * groups - kLoadRegisters) / c.warpgroups / 8 * 8, 240);
   }
+  /// A tile of y.
+  struct Place {
+    TileRows rows;
+    Val<u32> n0;
+  };
+  bool at_once() const { return !c_.pdl || c_.order == WeightOnlyOrder::beside; }
+  bool in_f32() const { return c_.end == WeightOnlyEnd::store_f32 || c_.end == WeightOnlyEnd::add_f32; }
+
+  void run_persistent() {
+    const bool first = c_.order == WeightOnlyOrder::first;
+    if (c_.pdl && !first) griddepcontrol_launch_dependents(k_);
+    load_.run([&](Warpgroup& wg) {
+      auto warp = wg.warp();
+      k_.if_(warp.index == 0u, [&] {
+        if (!at_once()) griddepcontrol_wait(k_);
+        if (first) griddepcontrol_launch_dependents(k_);
+        each_tile(warp, Uniform::warp,
+                  [&](const Place& here) { warp.one_thread([&](Thread& t) { copy_x(t, here); }); });
+      });
+      k_.if_(warp.index == 1u, [&] {
+        each_tile(warp, Uniform::warp,
+                  [&](const Place& here) { warp.one_thread([&](Thread& t) { copy_weights(t, here); }); });
+      });
+    });
+    math_.run([&](Warpgroup& wg) {
+      if (!at_once()) griddepcontrol_wait(k_);
+      auto warp = wg.warp();
+      each_tile(warp, Uniform::warpgroup, [&](const Place& here) {
+        const auto sum = multiply_all(wg);
+        if (in_f32())
+          store_f32(wg, sum, here);
+        else
+          store_rounded(wg, sum, here);
+      });
+      if (c_.pdl && at_once()) griddepcontrol_wait(k_);
+    });
+  }
+  // Rows of tiles that follow each other by columns.
+  static constexpr std::uint32_t kBand = 8;
+  /// body(place) for each tile of this block, by the whole warp.
+  template <class Body>
+  void each_tile(Warp& warp, Uniform over, const Body& body) {
+    const auto columns = std::uint32_t(c_.columns());
+    const auto across = (p_.n + (columns - 1)) / columns;
+    k_.loop(range(k_.ctaid_x(), p_.tiles, k_.nctaid_x()), [&](Val<u32> tile) {
+      if (c_.grouped) {
+        const auto row = tile / across;
+        const auto found = rows_of_tile(k_, c_, N, p_, warp, row, over);
+        k_.if_(*found.there, [&] { body(Place{found.rows, (tile - row * across) * columns}); });
+        return;
+      }
+      const auto whole = across * kBand, band = tile / whole, in_band = tile - band * whole;
+      const auto rows = dsl::min(p_.tiles / across - band * kBand, Val<u32>(kBand)), column = in_band / rows;
+      const auto found = rows_of_tile(k_, c_, N, p_, warp, band * kBand + (in_band - column * rows), over);
+      body(Place{found.rows, column * columns});
+    });
+  }
+  void copy_x(Thread& t, const Place& here) {
+    k_.loop(range(from_ * 4u, to_ * 4u),
+            [&](Val<u32> step) { x_.fill(t, at(map_, here.rows.first, step * 64u)); });
+  }
+  Sum multiply_all(Warpgroup& wg) {
+    auto first = multiply_tile(wg, fresh<f32, 64, N>(wg));
+    auto last = k_.loop(to_ - from_ - 1u, std::move(first),
+                        [&](Val<u32>, auto busy) { return multiply_tile(wg, std::move(busy)); });
+    return std::move(last).wait(wg);
+  }
+
+  // Each warp for itself: 64 rows of y at a time go through its 2 KB, rows of 32 bytes (of a gate 16).
+  void store_rounded(Warpgroup& wg, const Sum& sum, const Place& here) {
+    auto warp = wg.warp();
+    const auto lane = warp.lane(), number = wg.index * 4u + warp.index;
+    const bool gate = c_.end == WeightOnlyEnd::gate;
+    const auto base = staging_.address() + number * std::uint32_t(kStagingBytes);
+    // A swizzle of the two halves of a row: eight rows that are accessed at once meet all banks.
+    const auto put_at =
+        gate ? base + lane * 16u
+             : base + (lane / 16u * 8u + lane % 8u) * 32u + ((lane / 8u ^ lane / 4u) & Val<u32>(1u)) * 16u;
+    const auto get_at =
+        gate ? base + lane * 16u : base + lane / 2u * 32u + ((lane ^ lane / 8u) & Val<u32>(1u)) * 16u;
+    const int each = gate ? 32 : 16;  // rows of an access
+    const auto row = here.rows.first + (gate ? lane : lane / 2u);
+    const auto column = gate ? (here.n0 + number * 16u) / 2u : here.n0 + number * 16u + lane % 2u * 8u;
+    const auto value = [&](int j, int h) {  // of rows 8 j + 2 q and 8 j + 2 q + 1
+      const auto at = [&](int e) -> Val<f32> {
+        if (!gate) return sum[4 * j + 2 * h + e];
+        return activation_code(c_.activation, sum[4 * j + e]) * sum[4 * j + 2 + e];
+      };
+      return pack<T>(at(0), at(1));
+    };
+    for (int from = 0; from < N; from += 64) {
+      if (from) warp.sync();
+      for (int at = 0; at < 64; at += each) {
+        const int j = (from + at) / 8;
+        const auto part = [&](int i) { return gate ? value(j + i, 0) : value(j + i / 2, i % 2); };
+        stmatrix<x4, trans>(warp, put_at, std::array<Val<b32>, 4>{part(0), part(1), part(2), part(3)},
+                            at * (gate ? 16 : 32));
+      }
+      warp.sync();
+      for (int at = 0; at < 64; at += each) {
+        const auto words = Ptr<shared, b32>(get_at).template ld<4>(at * (gate ? 16 : 32) / 16);
+        put_words(row + std::uint32_t(from + at), here.rows.end, column, gate ? p_.n / 2u : p_.n, words);
+      }
+    }
+    warp.sync();
+  }
+  template <class Words>
+  void put_words(const Val<u32>& row, const Val<u32>& end, const Val<u32>& column, const Val<u32>& columns,
+                 const Words& words) {
+    const auto to = p_.y + (dsl::to<u64>(row) * p_.ldy + dsl::to<u64>(column)) * 2u;
+    k_.if_(row < end, [&] {
+      k_.if_((p_.wide != 0u) & (column + 8u <= columns),
+             [&] { Out<b32>(to).st<4>(0, RegGroup<b32, 4>(words[0], words[1], words[2], words[3])); },
+             [&] {
+               for (int e = 0; e < 8; ++e)
+                 Out<T>(to).st_if(column + std::uint32_t(e) < columns, e, unpack<T>(words[e / 2])[e % 2]);
+             });
+    });
+  }
+  // Eight lanes store eight neighbours.
+  void store_f32(Warpgroup& wg, const Sum& sum, const Place& here) {
+    const auto origin = accumulator_origin(wg);
+    const auto column = here.n0 + wg.index * 64u + origin.row, row = here.rows.first + origin.col;
+    for (int i = 0; i < Sum::count; ++i) {
+      const auto r = row + std::uint32_t(8 * (i >> 2) + (i & 1)),
+                 c = column + std::uint32_t(8 * (i >> 1 & 1));
+      const Val<pred> there = (r < here.rows.end) & (c < p_.n);
+      const auto at = dsl::to<u64>(r) * p_.ldy + dsl::to<u64>(c);
+      if (c_.end == WeightOnlyEnd::add_f32)
+        Out<f32>(p_.y).st_if(there, at, Out<f32>(p_.y).ld_if(there, at, Val<f32>(0))[0] + sum[i]);
+      else
+        Out<f32>(p_.y).st_if(there, at, sum[i]);
+    }
+  }
+
   // Of sums, in elements: eight rows and four pairs of columns of a store meet different banks.
   std::uint32_t kPitch() const { return std::uint32_t(c_.columns() + 4); }
 
-  void copy_weights(Thread& t) {
+  void copy_weights(Thread& t, const Place& here) {
     const std::uint64_t bytes = std::uint64_t(l_.tile_bytes());
-    const auto row = p_.k_tiles * std::uint32_t(bytes), first = n0_ / 16u;
+    const auto row = p_.k_tiles * std::uint32_t(bytes), first = here.n0 / 16u;
     // Tiles that are not there: the last one again, whose sums are not stored.
     const auto last = p_.w_tiles - 1u - dsl::min(first, p_.w_tiles - 1u);
     const auto begin =
-        rows_.w + (to<u64>(dsl::min(first, p_.w_tiles - 1u)) * to<u64>(p_.k_tiles) + to<u64>(from_)) * bytes;
+        here.rows.w +
+        (to<u64>(dsl::min(first, p_.w_tiles - 1u)) * to<u64>(p_.k_tiles) + to<u64>(from_)) * bytes;
     k_.loop(to_ - from_, begin, [&](Val<u32>, Val<u64> now) {
       w_.fill(
           t,
           [&](int i) {
             return In<b8>(now + to<u64>(dsl::min(Val<u32>(std::uint32_t(i)), last) * row)).at(0);
           },
-          L2Hint::evict_first);
+          c_.reread ? L2Hint::none : L2Hint::evict_first);
       return now + bytes;
     });
   }
@@ -236,39 +387,39 @@ class WgmmaProduct {
   }
 
   // A thread adds up the parts of K of eight columns of a row of y; of a gate and of up, so many of both.
-  void store() {
+  void store(const Place& here) {
     const int wide = c_.end == WeightOnlyEnd::gate ? 16 : 8, each = c_.columns() / wide;
     const auto threads = std::uint32_t(math_.threads());
     k_.loop(range(part_ * threads + k_.tid(),  // these warpgroups come first
                   Val<u32>(std::uint32_t(N * each)), Val<u32>(threads * std::uint32_t(c_.split))),
             [&](Val<u32> i) {
               const auto row = divided(i, each), unit = remainder(i, each) * std::uint32_t(wide);
-              const auto here = sums_.at(row * kPitch() + unit);
+              const auto from = sums_.at(row * kPitch() + unit);
               std::vector<std::vector<Val<f32>>> sum;
               for (int part = 0; part < c_.split; ++part) {
                 sum.emplace_back();
                 for (int half = 0; half < wide / 4; ++half) {
                   const auto v = c_.split > 1
-                                     ? mapa(here, first_part_ + std::uint32_t(part)).template ld<4>(half)
-                                     : here.template ld<4>(half);
+                                     ? mapa(from, first_part_ + std::uint32_t(part)).template ld<4>(half)
+                                     : from.template ld<4>(half);
                   for (int e = 0; e < 4; ++e)
                     sum.back().push_back(part ? sum[std::size_t(part - 1)][std::size_t(4 * half + e)] + v[e]
                                               : Val<f32>(v[e]));
                 }
               }
-              put(m0_ + row, n0_ + unit, sum.back());
+              put(here.rows.first + row, here.rows.end, here.n0 + unit, sum.back());
             });
   }
-  void put(const Val<u32>& row, const Val<u32>& column, const std::vector<Val<f32>>& v) {
+  void put(const Val<u32>& row, const Val<u32>& end, const Val<u32>& column, const std::vector<Val<f32>>& v) {
     if (c_.end == WeightOnlyEnd::gate) {
       std::vector<Val<f32>> gated;
       for (std::size_t e = 0; e < 8; ++e) gated.push_back(activation_code(c_.activation, v[e]) * v[e + 8]);
-      return put_rounded(row, column / 2u, p_.n / 2u, gated);
+      return put_rounded(row, end, column / 2u, p_.n / 2u, gated);
     }
-    if (c_.end == WeightOnlyEnd::store) return put_rounded(row, column, p_.n, v);
+    if (c_.end == WeightOnlyEnd::store) return put_rounded(row, end, column, p_.n, v);
     const Out<f32> to(p_.y + (dsl::to<u64>(row) * p_.ldy + dsl::to<u64>(column)) * 4u);
     const bool add = c_.end == WeightOnlyEnd::add_f32;
-    k_.if_(row < rows_.end, [&] {
+    k_.if_(row < end, [&] {
       k_.if_((p_.wide != 0u) & (column + 8u <= p_.n),
              [&] {
                for (int half = 0; half < 2; ++half) {
@@ -291,10 +442,10 @@ class WgmmaProduct {
              });
     });
   }
-  void put_rounded(const Val<u32>& row, const Val<u32>& column, const Val<u32>& columns,
+  void put_rounded(const Val<u32>& row, const Val<u32>& end, const Val<u32>& column, const Val<u32>& columns,
                    const std::vector<Val<f32>>& v) {
     const auto first = p_.y + (to<u64>(row) * p_.ldy + to<u64>(column)) * 2u;
-    k_.if_(row < rows_.end, [&] {
+    k_.if_(row < end, [&] {
       k_.if_((p_.wide != 0u) & (column + 8u <= columns),
              [&] {
                Out<b32>(first).st<4>(0, RegGroup<b32, 4>(pack<T>(v[0], v[1]), pack<T>(v[2], v[3]),
@@ -311,20 +462,23 @@ class WgmmaProduct {
   const WeightWgmmaConfig& c_;
   const WeightLayout& l_;
   const WeightWgmmaParams<Val>& p_;
-  BlockRows rows_;
+  TileRows rows_of_block_;
   Role<Warpgroup> math_, load_;
   Map map_;
   Ring<ByThreads, Tile<T, N, 64>> x_;
   BulkRoleRing w_;  ///< 256 of K of each 16 of the block's columns of y
   NamedBarrier read_;
   Ptr<shared, f32> sums_;
-  Val<u32> part_, first_part_, n0_, m0_, from_, to_;
+  Ptr<shared, b32> staging_;
+  Val<u32> part_, first_part_, from_, to_;
 };
 
 template <class T, int N>
 void wgmma_kernel(Kernel& k, WeightWgmmaConfig c, TmaIn<Tile<T, N, 64>> x, WeightWgmmaParams<Val> p) {
   if (c.split * c.share > 1) k.cluster(c.split, c.share);
-  k.require(128 * c.x_stages >= 4 * (c.columns() + 4), "the sums fit into the ring of x");
+  k.require(c.persistent || 128 * c.x_stages >= 4 * (c.columns() + 4), "the sums fit into the ring of x");
+  k.require(!c.persistent || (c.split * c.share == 1 && c.rows >= 64),
+            "blocks that walk over tiles have no clusters, and 64 rows of x or more");
   if (c.min_blocks > 1) k.min_blocks(c.min_blocks);
   WgmmaProduct<T, N>(k, c, x, p).run();
 }

@@ -153,6 +153,25 @@ TEST(weight_wgmma, every_end) {
   }
 }
 
+// Two blocks that walk over tiles.
+WeightWgmmaConfig persistent(WeightWgmmaConfig c) {
+  c.persistent = true, c.reread = c.rows == 64, c.blocks = 2;
+  return c;
+}
+TEST(weight_wgmma, blocks_that_walk_over_tiles) {
+  const auto device = runtime::Device::open("emu:sm_90a");
+  const auto f = WeightFormat::q4_0;
+  const WeightOnlyProblem tall{f, DType::f16, 300, 200, 512}, odd{f, DType::bf16, 70, 75, 256},
+      wide{f, DType::bf16, 65, 200, 256};
+  check(device, tall, persistent(config(tall, 256, 2, 1, 1, 2)));
+  check(device, odd, persistent(config(odd, 64, 1, 1, 1, 1)));
+  check(device, wide, persistent(config(wide, 128, 3, 1, 1, 1)));
+  for (auto end : kEnds) {
+    const auto p = ended({WeightFormat::q4_k, DType::f16, 600, 112, 512}, end);
+    check(device, p, persistent(config(p, 64, 2, 1, 1, 1)));
+  }
+}
+
 // Experts in one launch: the bits of one launch an expert with the same config, rows behind the last end left alone.
 void check_groups(const runtime::Device& device, WeightOnlyProblem p, const std::vector<std::uint64_t>& ends,
                   bool wide) {
@@ -184,6 +203,15 @@ void check_groups(const runtime::Device& device, WeightOnlyProblem p, const std:
   s.wait();
   y_at.download(y.bytes);
   y_at.upload(want.bytes);
+  auto walking = c;  // over tiles that may not be there
+  walking.rows = 64, walking.split = 1, walking.persistent = true, walking.blocks = 3;
+  ASSERT_TRUE(weight_wgmma_fit(walking));
+  HostArray walked = want;
+  y_at.upload(walked.bytes);
+  weight_wgmma_gemm(s, p, walking);
+  s.wait();
+  y_at.download(walked.bytes);
+  y_at.upload(want.bytes);
   for (std::uint64_t g = 0; g < groups; ++g) {
     WeightOnlyProblem one = p;
     const std::uint64_t from = g ? ends[g - 1] : 0;
@@ -197,6 +225,7 @@ void check_groups(const runtime::Device& device, WeightOnlyProblem p, const std:
   y_at.download(want.bytes);
   EXPECT_TRUE(y.bytes == want.bytes) << layout(p.format).name << " " << p.m << "x" << p.n << "x" << p.k << " "
                                      << weight_wgmma_variant(c).name;
+  EXPECT_TRUE(c.split > 1 || walked.bytes == want.bytes) << weight_wgmma_variant(walking).name;
 }
 
 TEST(weight_wgmma, groups_whose_rows_the_device_knows) {
