@@ -151,37 +151,58 @@ void with_f32_panels(const Problem& p, const Decoder& decode, Isa isa, int threa
 }
 
 #if defined(__x86_64__)
-void with_bf16_panels(const Problem& p, const Decoder& decode, Isa isa, int threads) {
-  const auto product = isa >= Isa::amx ? panel_product_amx : panel_product_avx512;
+/// One or two bf16 for each number. Of two, the product of both second ones is left out.
+enum class Terms { one, two };
+
+void with_bf16_panels(const Problem& p, const Decoder& decode, PanelProduct product, Terms terms,
+                      int threads) {
+  const bool two = terms == Terms::two;
   const int64_t padded = (p.k + kPanelStep - 1) / kPanelStep * kPanelStep, group = kGroup * padded,
-                groups = (p.n + 31) / 32 * 2;
-  AlignedBuffer rounded(std::size_t(groups * group) * 2);
+                groups = (p.n + 31) / 32 * 2, of_term = groups * group;
+  AlignedBuffer rounded(std::size_t(of_term) * (two ? 4 : 2));
   auto* x = rounded.as<std::uint16_t>();
-  std::memset(x + p.n / kGroup * group, 0, std::size_t((groups - p.n / kGroup) * group) * 2);
+  auto* x_rest = two ? x + of_term : nullptr;
+  for (auto* all : {x, x_rest})
+    if (all) std::memset(all + p.n / kGroup * group, 0, std::size_t((groups - p.n / kGroup) * group) * 2);
   parallel_for(p.n, kGroup, threads, [&](int64_t from, int64_t to) {
-    for (int64_t j = from; j < to; ++j)
-      round_to_bf16_avx512(p.x + j * p.k, p.k, padded, x + j / kGroup * group + j % kGroup * 32, kGroup * 32);
+    for (int64_t j = from; j < to; ++j) {
+      const int64_t at = j / kGroup * group + j % kGroup * 32;
+      round_to_bf16_avx512(p.x + j * p.k, p.k, padded, x + at, two ? x_rest + at : nullptr, kGroup * 32);
+    }
   });
   const int64_t panels = std::clamp<int64_t>(p.m / (2 * threads * kPanelRows), 1, kMostPanels);
   parallel_for(p.m, panels * kPanelRows, threads, [&](int64_t from, int64_t to) {
+    constexpr int64_t kPanel = kPanelRows / 2 * kPanelDepth;
     thread_local AlignedBuffer memory;
-    memory.at_least(std::size_t(kMostPanels * kPanelRows / 2 + 1) * kPanelDepth * 4);
-    auto* panel = memory.as<std::uint32_t>();
-    alignas(64) std::uint16_t rows[kPanelRows * kRowStride];
-    float* row = reinterpret_cast<float*>(panel + kMostPanels * kPanelRows / 2 * kPanelDepth);
+    auto* sums = static_cast<float*>(memory.at_least(
+        std::size_t((p.n + 31) / 32 * 32 * kSumStride + 2 * kMostPanels * kPanel + kPanelDepth) * 4));
+    auto* panel = reinterpret_cast<std::uint32_t*>(sums + (p.n + 31) / 32 * 32 * kSumStride);
+    auto* panel_rest = panel + kMostPanels * kPanel;
+    auto* row = reinterpret_cast<float*>(panel_rest + kMostPanels * kPanel);
+    alignas(64) std::uint16_t rows[2][kPanelRows * kRowStride];
+    const int64_t count = (to - from + kPanelRows - 1) / kPanelRows;
     for (int64_t first = 0; first < p.k; first += kPanelDepth) {
-      const int64_t count = std::min(kPanelDepth, p.k - first), depth = std::min(kPanelDepth, padded - first);
-      for (int64_t r0 = from; r0 < to; r0 += kPanelRows) {
-        const int64_t here = std::min(kPanelRows, to - r0);
+      const int64_t elements = std::min(kPanelDepth, p.k - first),
+                    depth = std::min(kPanelDepth, padded - first);
+      for (int64_t r = 0; r < count; ++r) {
+        const int64_t r0 = from + r * kPanelRows, here = std::min(kPanelRows, to - r0);
         for (int64_t i = 0; i < here; ++i) {
-          decode(p.weights + (r0 + i) * p.row_bytes + decode.bytes(first), count, row);
-          round_to_bf16_avx512(row, count, depth, rows + i * kRowStride, 32);
+          decode(p.weights + (r0 + i) * p.row_bytes + decode.bytes(first), elements, row);
+          round_to_bf16_avx512(row, elements, depth, rows[0] + i * kRowStride,
+                               two ? rows[1] + i * kRowStride : nullptr, 32);
         }
-        std::memset(rows + here * kRowStride, 0, std::size_t((kPanelRows - here) * kRowStride) * 2);
-        pack_panel_avx512(rows, depth, panel + (r0 - from) * (depth / 2));
+        for (int t = 0; t < (two ? 2 : 1); ++t) {
+          std::memset(rows[t] + here * kRowStride, 0, std::size_t((kPanelRows - here) * kRowStride) * 2);
+          pack_panel_avx512(rows[t], depth, (t ? panel_rest : panel) + r * kPanelRows * (depth / 2));
+        }
       }
-      product(panel, depth, to - from, x + first * kGroup, group, p.n, p.y + from, p.m, first > 0);
+      product(panel, depth, count, x + first * kGroup, group, p.n, sums, first > 0);
+      if (!two) continue;
+      product(panel_rest, depth, count, x + first * kGroup, group, p.n, sums, true);
+      product(panel, depth, count, x_rest + first * kGroup, group, p.n, sums, true);
     }
+    for (int64_t j = 0; j < p.n; ++j)
+      std::memcpy(p.y + j * p.m + from, sums + j * kSumStride, std::size_t(to - from) * 4);
   });
 }
 #endif
@@ -206,8 +227,11 @@ void quant_matmul(Format format, std::span<const std::byte> weights, int64_t m, 
   const Decoder decode(format, o.isa);
   const bool many = n >= kPanelVectors && k > 0;
 #if defined(__x86_64__)
+  const auto product = o.isa >= Isa::amx ? panel_product_amx : panel_product_avx512;
   if (many && o.activations == Activations::int8 && o.isa >= Isa::avx512_bf16)
-    return with_bf16_panels(p, decode, o.isa, threads);
+    return with_bf16_panels(p, decode, product, Terms::one, threads);
+  if (many && o.activations == Activations::int16 && o.isa >= Isa::avx512_bf16)
+    return with_bf16_panels(p, decode, product, Terms::two, threads);
 #endif
   // Without vpdpbusd a product of many vectors is faster in f32.
   const bool vnni = o.isa == Isa::avx_vnni || o.isa >= Isa::avx512_vnni;

@@ -13,9 +13,9 @@ namespace cgp::cpu {
 
 /// What may be done to activations where it is faster.
 enum class Activations : std::uint8_t {
-  f32,    ///< nothing; within the roundings of a sum of k terms
-  int16,  ///< rounded to 16 bits (packed weights; else as f32)
-  int8,   ///< rounded to 8 bits, or to bf16 from kPanelVectors vectors on
+  f32,  ///< nothing; within the roundings of a sum of k terms
+  int16,  ///< rounded to 16 bits (packed weights), or sums of two bf16 from kPanelVectors vectors on; else as f32
+  int8,  ///< rounded to 8 bits, or to bf16 from kPanelVectors vectors on
 };
 
 struct QuantOptions {
@@ -33,6 +33,9 @@ struct QuantOptions {
 ///   largest magnitude / 127, and each activation is off by at most half of it.
 /// * Activations::int8 from kPanelVectors vectors on, with Isa::avx512_bf16 or Isa::amx, any format: besides, weights and
 ///   activations are rounded to bf16, in all at most 2^-6.99 |w| . |x|.
+///
+/// * Activations::int16 from kPanelVectors vectors on, with Isa::avx512_bf16 or Isa::amx, any format: besides, weights and activations are
+///   sums of two bf16, in all at most 2^-14.4 |w| . |x|; the sum has 3 k terms.
 ///
 /// The number of threads changes no bit; neither does the number of vectors below kPanelVectors. NaN or infinity in x
 /// makes y NaN or infinite, or is an error where x is rounded to 8 bits. Weights are not checked: a scale that is no

@@ -48,6 +48,18 @@ struct Amx {
       _tile_dpbf16ps(3, 5, 7);
   }
   template <int kVectors, int kWeights>
+  static void load(const float* p, std::int64_t stride) {
+    if constexpr (kVectors == 0 && kWeights == 0)
+      _tile_loadd(0, p, stride);
+    else if constexpr (kVectors == 0)
+      _tile_loadd(1, p, stride);
+    else if constexpr (kWeights == 0)
+      _tile_loadd(2, p, stride);
+    else
+      _tile_loadd(3, p, stride);
+  }
+  static void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
+  template <int kVectors, int kWeights>
   static void store(float* p, std::int64_t stride) {
     if constexpr (kVectors == 0 && kWeights == 0)
       _tile_stored(0, p, stride);
@@ -64,15 +76,14 @@ struct Amx {
 
 namespace quant_versions {
 
-void panel_product_amx(const std::uint32_t* panels, std::int64_t depth, std::int64_t rows,
-                       const std::uint16_t* x, std::int64_t group, std::int64_t n, float* y, std::int64_t ldy,
-                       bool add) {
+void panel_product_amx(const std::uint32_t* panels, std::int64_t depth, std::int64_t count,
+                       const std::uint16_t* x, std::int64_t group, std::int64_t n, float* sums, bool add) {
   // The intrinsic of g++ 12 says that it reads 8 bytes, and the stores of the others vanish. The configuration belongs to
   // the thread, and others in this program may have set theirs.
   static constexpr TileConfig kConfig;
   __asm__ volatile("ldtilecfg %0" ::"m"(kConfig));
   Amx tiles;
-  product_of_tiles(tiles, panels, depth, rows, x, group, n, y, ldy, add);
+  product_of_tiles(tiles, panels, depth, count, x, group, n, sums, add);
   _tile_release();
 }
 

@@ -46,10 +46,9 @@ inline void transpose_16(const std::uint16_t* rows, std::uint32_t* out) {
   }
 }
 
-/// kVectors of a group that begin at x; the first `count` of them are stored.
+/// kVectors of a group that begin at x.
 constexpr int kVectors = 8;
-inline void product(const std::uint32_t* panel, int64_t depth, const std::uint16_t* x, int64_t count,
-                    float* y, int64_t ldy, __mmask16 low, __mmask16 high, bool add) {
+inline void product(const std::uint32_t* panel, int64_t depth, const std::uint16_t* x, float* to, bool add) {
   __m512 sums[kVectors][2];
 #pragma GCC unroll 8
   for (int j = 0; j < kVectors; ++j) sums[j][0] = sums[j][1] = _mm512_setzero_ps();
@@ -67,35 +66,38 @@ inline void product(const std::uint32_t* panel, int64_t depth, const std::uint16
       }
     }
 #pragma GCC unroll 8
-  for (int j = 0; j < kVectors; ++j) {
-    if (j >= count) break;
-    float* to = y + j * ldy;
-    if (add) {
-      sums[j][0] = _mm512_add_ps(sums[j][0], _mm512_maskz_loadu_ps(low, to));
-      sums[j][1] = _mm512_add_ps(sums[j][1], _mm512_maskz_loadu_ps(high, to + 16));
+  for (int j = 0; j < kVectors; ++j, to += quant_versions::kSumStride)
+    for (int half = 0; half < 2; ++half) {
+      if (add) sums[j][half] = _mm512_add_ps(sums[j][half], _mm512_loadu_ps(to + 16 * half));
+      _mm512_storeu_ps(to + 16 * half, sums[j][half]);
     }
-    _mm512_mask_storeu_ps(to, low, sums[j][0]);
-    _mm512_mask_storeu_ps(to + 16, high, sums[j][1]);
-  }
 }
 
 }  // namespace
 
 namespace quant_versions {
 
-void round_to_bf16_avx512(const float* x, int64_t count, int64_t padded, std::uint16_t* out, int64_t step) {
-  for (int64_t i = 0; i < padded; i += 16) {
-    const int64_t left = count - i;
-    const auto mask = left >= 16 ? __mmask16(0xffff) : left <= 0 ? __mmask16(0) : __mmask16((1u << left) - 1);
-    const __m512i bits = _mm512_maskz_loadu_epi32(mask, x + i);
-    // half a unit, less one bit, plus one where the last bit is set; not what may carry a NaN to infinity
-    const __m512i last = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    const __m512i up = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), last);
-    const __m512 v = _mm512_castsi512_ps(bits);
-    const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
-    const __m512i rounded = _mm512_mask_or_epi32(up, nan, bits, _mm512_set1_epi32(0x00400000));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i / 32 * step + i % 32),
-                        _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
+void round_to_bf16_avx512(const float* x, int64_t count, int64_t padded, std::uint16_t* out,
+                          std::uint16_t* rest, int64_t step) {
+  const auto mask = [](int64_t left) {
+    return left >= 16 ? __mmask16(0xffff) : left <= 0 ? __mmask16(0) : __mmask16((1u << left) - 1);
+  };
+  for (int64_t i = 0; i < padded; i += 32, out += step) {
+    const __m512 low = _mm512_maskz_loadu_ps(mask(count - i), x + i),
+                 high = _mm512_maskz_loadu_ps(mask(count - i - 16), x + i + 16);
+    const __m512bh rounded = _mm512_cvtne2ps_pbh(high, low);
+    __m512i bits;
+    __builtin_memcpy(&bits, &rounded, sizeof bits);
+    _mm512_storeu_si512(out, bits);
+    if (!rest) continue;
+    const auto wide = [](__m256i half) {
+      return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+    };
+    const __m512bh left = _mm512_cvtne2ps_pbh(_mm512_sub_ps(high, wide(_mm512_extracti64x4_epi64(bits, 1))),
+                                              _mm512_sub_ps(low, wide(_mm512_castsi512_si256(bits))));
+    __builtin_memcpy(&bits, &left, sizeof bits);
+    _mm512_storeu_si512(rest, bits);
+    rest += step;
   }
 }
 
@@ -105,16 +107,13 @@ void pack_panel_avx512(const std::uint16_t* rows, int64_t depth, std::uint32_t* 
       transpose_16(rows + 16 * half * kRowStride + e, out + 16 * e + 16 * half);
 }
 
-void panel_product_avx512(const std::uint32_t* panels, std::int64_t depth, std::int64_t rows,
-                          const std::uint16_t* x, std::int64_t group, std::int64_t n, float* y,
-                          std::int64_t ldy, bool add) {
+void panel_product_avx512(const std::uint32_t* panels, std::int64_t depth, std::int64_t count,
+                          const std::uint16_t* x, std::int64_t group, std::int64_t n, float* sums, bool add) {
   for (int64_t j = 0; j < n; j += kVectors) {
     const std::uint16_t* vectors = x + j / kGroup * group + j % kGroup * 32;
-    for (int64_t r = 0; r < rows; r += kPanelRows) {
-      const auto all = rows - r >= 32 ? 0xffffffffu : (1u << (rows - r)) - 1;
-      product(panels + r * (depth / 2), depth, vectors, n - j, y + j * ldy + r, ldy, __mmask16(all),
-              __mmask16(all >> 16), add);
-    }
+    for (int64_t r = 0; r < count; ++r)
+      product(panels + r * kPanelRows * (depth / 2), depth, vectors, sums + j * kSumStride + r * kPanelRows,
+              add);
   }
 }
 

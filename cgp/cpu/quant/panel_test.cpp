@@ -14,7 +14,8 @@
 namespace cgp::cpu {
 namespace {
 
-using quant_versions::kGroup, quant_versions::kPanelRows, quant_versions::kRowStride;
+using quant_versions::kGroup, quant_versions::kPanelRows, quant_versions::kRowStride,
+    quant_versions::kSumStride;
 using std::int64_t;
 
 /// What the instructions do, by the Intel SDM (TILELOADD, TDPBF16PS, TILESTORED), with tiles of 16 rows of 64 bytes.
@@ -43,6 +44,12 @@ struct PlainTiles {
             sums[i][j][m][n] += wide(vectors[i][m][2 * k + h]) * wide(weights[j][k][2 * n + h]);
   }
   template <int i, int j>
+  void load(const float* p, int64_t stride) {
+    for (int m = 0; m < 16; ++m)
+      std::memcpy(sums[i][j][m], reinterpret_cast<const char*>(p) + m * stride, 64);
+  }
+  void prefetch(const void*) {}
+  template <int i, int j>
   void store(float* p, int64_t stride) {
     for (int m = 0; m < 16; ++m) std::memcpy(reinterpret_cast<char*>(p) + m * stride, sums[i][j][m], 64);
   }
@@ -70,26 +77,27 @@ struct Problem {
   std::size_t place(int64_t j, int64_t e) const {
     return std::size_t(j / kGroup * group + e / 32 * 32 * kGroup + j % kGroup * 32 + e % 32);
   }
-  /// Runs product(y, ldy, add) twice, the second time on top of the first, and compares.
+  int64_t count() const { return (rows + kPanelRows - 1) / kPanelRows; }
+  /// Runs product(sums, add) twice, the second time on top of the first, and compares.
   template <class F>
   void check(const F& product) const {
-    const int64_t ldy = rows + 3;
-    std::vector<float> y(std::size_t(n * ldy), 9.0f);
-    product(y.data(), ldy, false);
-    product(y.data(), ldy, true);
+    std::vector<float> y(std::size_t((n + 31) / 32 * 32 * kSumStride), 9.0f);
+    product(y.data(), false);
+    product(y.data(), true);
     for (int64_t j = 0; j < n; ++j)
-      for (int64_t i = 0; i < ldy; ++i) {
+      for (int64_t i = 0; i < kSumStride; ++i) {
         double sum = 0, magnitude = 0;
-        for (int64_t e = 0; e < depth; ++e) {
-          const double a = i < rows ? float(bfloat16::from_bits(weight(i, e))) : 0,
+        for (int64_t e = 0; e < depth && i < rows; ++e) {
+          const double a = float(bfloat16::from_bits(weight(i, e))),
                        b = float(bfloat16::from_bits(x[place(j, e)]));
           sum += a * b, magnitude += std::fabs(a * b);
         }
-        if (i < rows)
-          ASSERT_NEAR(y[std::size_t(j * ldy + i)], 2 * sum, 2 * double(depth) * 0x1p-24 * magnitude)
-              << i << " " << j;
-        else
-          ASSERT_EQ(y[std::size_t(j * ldy + i)], 9.0f);  // what is not a row is not written
+        const float got = y[std::size_t(j * kSumStride + i)];
+        if (i < rows) {
+          ASSERT_NEAR(got, 2 * sum, 2 * double(depth) * 0x1p-24 * magnitude) << i << " " << j;
+        } else if (i >= count() * kPanelRows) {
+          ASSERT_EQ(got, 9.0f);  // what is no panel is not written
+        }
       }
   }
 };
@@ -103,8 +111,8 @@ TEST(panel, tiles_take_it_in_the_order_of_the_product) {
                          {64, 100, 50}}) {
     const Problem p(d, r, n);
     PlainTiles tiles;
-    p.check([&](float* y, int64_t ldy, bool add) {
-      product_of_tiles(tiles, p.panels.data(), d, r, p.x.data(), p.group, n, y, ldy, add);
+    p.check([&](float* sums, bool add) {
+      product_of_tiles(tiles, p.panels.data(), d, p.count(), p.x.data(), p.group, n, sums, add);
     });
   }
 }
@@ -113,10 +121,10 @@ TEST(panel, tiles_take_it_in_the_order_of_the_product) {
 TEST(panel, packing_and_products_of_this_processor) {
   if (!has(Isa::avx512_bf16)) GTEST_SKIP() << "this processor has no AVX-512 BF16";
   for (auto [d, r, n] : {std::tuple<int64_t, int64_t, int64_t>{32, 32, 12},
-                         {1024, 31, 17},
+                         {512, 31, 17},
                          {64, 5, 1},
                          {96, 16, 40},
-                         {64, 128, 33},
+                         {64, 256, 70},
                          {32, 70, 31}}) {
     const Problem p(d, r, n);
     std::vector<std::uint32_t> panels(p.panels.size());
@@ -126,26 +134,31 @@ TEST(panel, packing_and_products_of_this_processor) {
     for (auto [isa, product] : {std::pair{Isa::avx512_bf16, &quant_versions::panel_product_avx512},
                                 {Isa::amx, &quant_versions::panel_product_amx}})
       if (has(isa))
-        p.check([&, product = product](float* y, int64_t ldy, bool add) {
-          product(panels.data(), d, r, p.x.data(), p.group, n, y, ldy, add);
+        p.check([&, product = product](float* sums, bool add) {
+          product(panels.data(), d, p.count(), p.x.data(), p.group, n, sums, add);
         });
   }
 }
 
 TEST(panel, floats_are_rounded_to_the_nearest_bf16) {
   if (!has(Isa::avx512_bf16)) GTEST_SKIP() << "this processor has no AVX-512 BF16";
-  std::vector<float> x{0.0f, -0.0f, 1.00390625f, 1.01171875f, 3.4e38f, -INFINITY, 1e-40f};
+  std::vector<float> x{0.0f, -0.0f, 1.00390625f, 1.01171875f, 3.4e38f, -INFINITY, 0.5f};
   SplitMix64 random(1);
   while (x.size() < 99) x.push_back(float(random.normal()));
-  std::vector<std::uint16_t> y(4 * 40, 7);
-  quant_versions::round_to_bf16_avx512(x.data(), 99, 128, y.data(), 40);
+  std::vector<std::uint16_t> y(4 * 40, 7), rest(4 * 40, 7);
+  quant_versions::round_to_bf16_avx512(x.data(), 99, 128, y.data(), rest.data(), 40);
+  const auto wide = [](std::uint16_t bits) { return float(bfloat16::from_bits(bits)); };
   for (std::size_t i = 0; i < 160; ++i) {  // 32 values, 8 that are left alone, and so on
     const std::size_t e = i / 40 * 32 + i % 40;
     EXPECT_EQ(y[i], i % 40 >= 32 ? 7 : e >= 99 ? 0 : bfloat16(double(x[e])).bits) << i;
+    if (i % 40 < 32 && e < 99 && std::isfinite(wide(y[i]))) {
+      EXPECT_EQ(rest[i], bfloat16(double(x[e]) - double(wide(y[i]))).bits) << i;
+    }
   }
-  x[3] = std::nanf("");
-  quant_versions::round_to_bf16_avx512(x.data(), 99, 128, y.data(), 40);
-  EXPECT_TRUE(std::isnan(float(bfloat16::from_bits(y[3]))));
+  x[3] = std::nanf(""), x[4] = 1e-40f;
+  quant_versions::round_to_bf16_avx512(x.data(), 99, 128, y.data(), nullptr, 40);
+  EXPECT_TRUE(std::isnan(wide(y[3])));
+  EXPECT_EQ(y[4], 0);
 }
 #endif
 
