@@ -60,6 +60,16 @@ class Decoder {
     quant::decode_blocks(format_, reinterpret_cast<const std::byte*>(row), std::size_t(k / block_), out);
   }
 
+#if defined(__x86_64__)
+  /// To `padded` bf16, a multiple of 32; `rest`, if given, gets what rounding took away. AVX-512 BF16.
+  void operator()(Bytes row, int64_t k, int64_t padded, std::uint16_t* out, std::uint16_t* rest,
+                  float* space) const {
+    if (const auto direct = decode_bf16_avx512.by[int(format_)]; direct && k == padded)
+      return direct(row, k, out, rest);
+    (*this)(row, k, space);
+    round_to_bf16_avx512(space, k, padded, out, rest, 32);
+  }
+#endif
   /// Of the first k elements.
   int64_t bytes(int64_t k) const { return k / block_ * block_bytes_; }
 
@@ -187,9 +197,8 @@ void with_bf16_panels(const Problem& p, const Decoder& decode, PanelProduct prod
       for (int64_t r = 0; r < count; ++r) {
         const int64_t r0 = from + r * kPanelRows, here = std::min(kPanelRows, to - r0);
         for (int64_t i = 0; i < here; ++i) {
-          decode(p.weights + (r0 + i) * p.row_bytes + decode.bytes(first), elements, row);
-          round_to_bf16_avx512(row, elements, depth, rows[0] + i * kRowStride,
-                               two ? rows[1] + i * kRowStride : nullptr, 32);
+          decode(p.weights + (r0 + i) * p.row_bytes + decode.bytes(first), elements, depth,
+                 rows[0] + i * kRowStride, two ? rows[1] + i * kRowStride : nullptr, row);
         }
         for (int t = 0; t < (two ? 2 : 1); ++t) {
           std::memset(rows[t] + here * kRowStride, 0, std::size_t((kPanelRows - here) * kRowStride) * 2);

@@ -5,6 +5,8 @@
 // neighbouring lines; 32 vectors of a panel's depth stay in L1. They use no function of the standard library (see matmul_impl.h).
 #include <cstdint>
 
+#include "cgp/cpu/quant/matmul_impl.h"
+
 namespace cgp::cpu::quant_versions {
 
 constexpr std::int64_t kPanelRows = 32;
@@ -23,6 +25,12 @@ constexpr std::int64_t kSumStride = kMostPanels * kPanelRows + 16;
 /// away, rounded in turn.
 void round_to_bf16_avx512(const float* x, std::int64_t count, std::int64_t padded, std::uint16_t* out,
                           std::uint16_t* rest, std::int64_t step);
+/// k weights, a multiple of 32, as round_to_bf16_avx512() gives them for what Decode does; `rest` may be null.
+using DecodeBf16 = void (*)(Bytes row, std::int64_t k, std::uint16_t* out, std::uint16_t* rest);
+struct DecodeBf16Table {
+  DecodeBf16 by[kFormats];  ///< null: Decode and round_to_bf16_avx512()
+};
+extern const DecodeBf16Table decode_bf16_avx512;
 /// 32 rows of `depth` bf16, kRowStride apart, to depth / 2 pairs of elements, each of 32 rows: out[32 p + r] has elements
 /// 2p (low half) and 2p + 1 of row r. That is how vdpbf16ps and the tiles take them.
 void pack_panel_avx512(const std::uint16_t* rows, std::int64_t depth, std::uint32_t* out);

@@ -10,6 +10,8 @@
 #include "cgp/base/random.h"
 #include "cgp/cpu/dispatch.h"
 #include "cgp/cpu/quant/panel_tiles_impl.h"
+#include "cgp/quant/decode.h"
+#include "cgp/quant/encode.h"
 
 namespace cgp::cpu {
 namespace {
@@ -138,6 +140,41 @@ TEST(panel, packing_and_products_of_this_processor) {
           product(panels.data(), d, p.count(), p.x.data(), p.group, n, sums, add);
         });
   }
+}
+
+TEST(panel, weights_become_what_their_floats_are_rounded_to) {
+  if (!has(Isa::avx512_bf16)) GTEST_SKIP() << "this processor has no AVX-512 BF16";
+  int formats = 0;
+  for (int f = 0; f < quant_versions::kFormats; ++f) {
+    const auto direct = quant_versions::decode_bf16_avx512.by[f];
+    if (!direct) continue;
+    ++formats;
+    const auto format = quant::Format(f);
+    for (int64_t k : {256, 768, 544}) {
+      if (k % int64_t(quant::info(format).elements)) continue;
+      SplitMix64 random{std::uint64_t(f)};
+      std::vector<float> x(static_cast<std::size_t>(k));
+      for (auto& v : x) v = float(random.normal());
+      std::vector<std::byte> blocks(std::size_t(quant::bytes_of(format, std::uint64_t(k))));
+      if (quant::info(format).encodes) {
+        quant::encode(format, x, blocks);
+      } else {  // any bits but those of the scales are weights
+        for (auto& b : blocks) b = std::byte(random.next() & 0x3f);
+      }
+      std::vector<float> decoded(x.size());
+      quant::decode(format, blocks, decoded);
+      std::vector<std::uint16_t> want(x.size()), want_rest(x.size()), got(x.size()), rest(x.size());
+      quant_versions::round_to_bf16_avx512(decoded.data(), k, k, want.data(), want_rest.data(), 32);
+      const auto* row = reinterpret_cast<const std::uint8_t*>(blocks.data());
+      direct(row, k, got.data(), rest.data());
+      EXPECT_EQ(got, want) << quant::info(format).name << " " << k;
+      EXPECT_EQ(rest, want_rest) << quant::info(format).name << " " << k;
+      std::fill(got.begin(), got.end(), 0);
+      direct(row, k, got.data(), nullptr);
+      EXPECT_EQ(got, want) << quant::info(format).name << " " << k;
+    }
+  }
+  EXPECT_GE(formats, 16);
 }
 
 TEST(panel, floats_are_rounded_to_the_nearest_bf16) {
