@@ -207,6 +207,12 @@ enum class MemAdvice : int {
 };
 
 // ---- tensor maps
+/// Memory of one process, for others.
+struct IpcHandle {
+  char reserved[64];
+};
+constexpr unsigned kIpcEnablePeerAccess = 1;
+
 struct alignas(128) TensorMapBits {
   std::uint64_t words[16];
 };

@@ -478,6 +478,33 @@ CUresult cuDeviceCanAccessPeer(int* can, CUdevice, CUdevice) {
   *can = 1;
   return kSuccess;
 }
+// Addresses of another process mean nothing here: they are only looked at.
+CUresult cuMemGetAddressRange(CUdeviceptr* base, std::size_t* bytes, CUdeviceptr p) {
+  ENTER();
+  auto it = allocations.upper_bound(p);
+  if (it == allocations.begin()) return kInvalidValue;
+  --it;
+  *base = it->first;
+  *bytes = it->second;
+  return kSuccess;
+}
+CUresult cuIpcGetMemHandle(IpcHandle* handle, CUdeviceptr p) {
+  ENTER();
+  *handle = {};
+  std::memcpy(handle, &p, sizeof p);
+  return kSuccess;
+}
+CUresult cuIpcOpenMemHandle(CUdeviceptr* p, IpcHandle handle, unsigned) {
+  ENTER();
+  std::memcpy(p, &handle, sizeof *p);
+  ++control.live_handles;
+  return kSuccess;
+}
+CUresult cuIpcCloseMemHandle(CUdeviceptr) {
+  ENTER();
+  --control.live_handles;
+  return kSuccess;
+}
 CUresult cuCtxEnablePeerAccess(CUcontext, unsigned) {
   ENTER();
   return kSuccess;

@@ -67,6 +67,14 @@ void Backend::enable_peer(Backend& other) {
                      "peer access needs two GPUs that are connected and support it",
                      "copy with Buffer::copy_from, which goes through the host"});
 }
+SharedMemory Backend::share(std::uint64_t) {
+  throw Unsupported({text::cat(info_.spec, " cannot share memory with other processes"),
+                     {},
+                     "that needs GPUs with CUDA and a driver with cuIpcGetMemHandle",
+                     "use devices of one process"});
+}
+std::uint64_t Backend::open_shared(const SharedMemory&) { return share(0).offset; }
+void Backend::close_shared(std::uint64_t, const SharedMemory&) noexcept {}
 void Backend::note_peer(Backend& other) {
   if (uses_peer(other)) return;
   std::lock_guard lock(peers_mutex_);

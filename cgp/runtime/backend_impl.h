@@ -12,6 +12,7 @@
 
 #include "cgp/runtime/graph.h"
 #include "cgp/runtime/host_memory.h"
+#include "cgp/runtime/ipc/shared_memory.h"
 #include "cgp/runtime/launcher.h"
 
 namespace cgp::runtime {
@@ -123,6 +124,11 @@ class Backend : public MemorySource, public std::enable_shared_from_this<Backend
   virtual void enable_peer(Backend& other);
   /// True after enable_peer(other): a launch here may name memory of `other`.
   bool uses_peer(const Backend& other) const;
+  /// For other processes: what they open, and where in it the address lies. Unsupported unless overridden.
+  virtual SharedMemory share(std::uint64_t address);
+  /// The address here of what another process shared; until close_shared.
+  virtual std::uint64_t open_shared(const SharedMemory& memory);
+  virtual void close_shared(std::uint64_t address, const SharedMemory& memory) noexcept;
   virtual void* alloc_pinned(std::size_t bytes) = 0;
   virtual void free_pinned(void* p) noexcept = 0;
   virtual std::uint64_t alloc_managed(std::size_t bytes) = 0;  ///< released like other memory

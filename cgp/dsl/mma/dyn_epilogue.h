@@ -20,6 +20,11 @@ DynAcc add_tile(Warpgroup& wg, const DynAcc& acc, const DynSmemTile& tile, const
 DynAcc add_tile_transposed(Warpgroup& wg, const DynAcc& acc, const DynSmemTile& tile, const Val<f32>& factor,
                            int first_col = 0, Here at = Here::now());
 
+/// The same place through another map (its generic address), which is like the parameter's.
+inline DynTmaAt<DynTmaOut> through(const DynTmaAt<DynTmaOut>& at, const Value& map) {
+  return {at.tile, {record::with_address(at.place.map, map), at.place.coords}};
+}
+
 /// Tiles on their way out by TMA, one or more for each warpgroup of a role.
 class DynStaging {
  public:

@@ -234,7 +234,8 @@ void check(const runtime::Stream& s, const Communicator& all, int rank, const Ca
   if (c.root < 0 || c.root >= all.size())
     fail(c, "root is a rank of the communicator", cat("root ", c.root, " of ", all.size()));
   if (!(s.device() == all.device(rank)))
-    fail(c, "the stream is of the rank's device", cat("rank ", rank, " has another device"));
+    fail(c, "the stream is of the rank's device",
+         cat("rank ", rank, " has another device, or is another process"));
   if (!c.x.given || !c.out.given)
     fail(c, "x and out must be given", c.x.given ? "there is no out" : "there is no x");
   if (!c.out.writable) fail(c, "out must be writable", {});
@@ -250,7 +251,9 @@ void check(const runtime::Stream& s, const Communicator& all, int rank, const Ca
   const auto begin = [](const View& v) { return v.address; };
   const auto end = [](const View& v) { return v.address + v.elements * std::uint64_t(cgp::bytes(v.dtype)); };
   const bool same = c.x.address == c.out.address && c.x.elements == c.out.elements;
-  if (!same && c.count && begin(c.x) < end(c.out) && begin(c.out) < end(c.x))
+  const bool own_part =
+      c.op == Op::all_gather && c.x.address == c.out.address + std::uint64_t(rank) * (end(c.x) - begin(c.x));
+  if (!same && !own_part && c.count && begin(c.x) < end(c.out) && begin(c.out) < end(c.x))
     fail(c, "x and out are the same memory or do not overlap", {});
 }
 
@@ -309,47 +312,6 @@ std::vector<runtime::KernelImage> ships(std::string_view arch) {
 }
 
 }  // namespace
-
-Communicator::Communicator(std::vector<runtime::Device> devices, std::uint64_t bytes, Devices which) {
-  const auto refuse = [](std::string rule, std::string why) {
-    throw ArgumentError({cat("Communicator: ", rule), {}, std::move(why), {}});
-  };
-  const std::size_t n = devices.size();
-  if (n < 1 || n > kMostRanks) refuse(cat("1 to ", kMostRanks, " devices"), cat("there are ", n));
-  for (std::size_t i = 0; i < n; ++i) {
-    if (!devices[i]) refuse("each rank has a device", cat("rank ", i, " has none"));
-    for (std::size_t j = 0; j < i; ++j) {
-      if (!(devices[i] == devices[j])) continue;
-      if (which == Devices::different)
-        refuse("each rank has a device of its own", cat("ranks ", j, " and ", i, " share one"));
-      sharing_ = true;
-    }
-  }
-  for (std::size_t i = 0; i < n; ++i)
-    for (std::size_t j = 0; j < n; ++j)
-      if (!(devices[i] == devices[j])) devices[i].enable_peer(devices[j]);
-  slot_bytes_ = bytes / 2 / 256 * 256;
-  std::vector<std::uint64_t> table(kTableWords);
-  for (std::size_t i = 0; i < n; ++i) {
-    const auto& d = devices[i];
-    ranks_.push_back({d,
-                      d.alloc<std::byte>(2 * slot_bytes_, "staging"),
-                      d.zeros<std::uint32_t>(kSignalWords, "signals"),
-                      d.zeros<std::uint64_t>(2 * n * kLowLatencyElements, "low-latency values"),
-                      {}});
-    table[kStagingTable + i] = ranks_[i].staging.address();
-    table[kSignalTable + i] = ranks_[i].signals.address();
-    table[kLowLatencyTable + i] = ranks_[i].low_latency.address();
-  }
-  for (Rank& r : ranks_) {
-    r.table = r.device.upload<std::uint64_t>(table, "addresses of the ranks");
-    r.device.sync();
-  }
-}
-
-std::uint32_t Communicator::blocks(std::uint32_t most) const {
-  return sharing_ ? std::max(1u, most / std::uint32_t(size())) : most;
-}
 
 void all_reduce(runtime::Stream& s, const Communicator& all, int rank, const View& x, const View& out,
                 AllReduce how) {

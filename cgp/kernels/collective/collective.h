@@ -11,49 +11,12 @@
 // Every rank makes the same calls in the same order, each on a stream of its own device; calls of one rank must not
 // run at the same time. Sums are in f32, in the order of the ranks: all ranks get the same bits, and the same ones each
 // time. The calls may be captured in graphs: what changes from call to call is counted on the devices.
-#include <span>
-
 #include "cgp/kernels/catalog/catalog.h"
+#include "cgp/kernels/collective/communicator.h"
 #include "cgp/kernels/common/variant.h"
 #include "cgp/kernels/common/view.h"
-#include "cgp/runtime/buffer.h"
 
 namespace cgp::kernels {
-
-inline constexpr int kMostRanks = 16;
-
-/// The devices that take part, by rank, and memory on each that all of them use.
-class Communicator {
- public:
-  /// may_repeat: ranks that share a GPU, each on a stream of its own, to try code for several GPUs on one. Their kernels must
-  /// be on it at the same time, so each gets a part of its multiprocessors, and launch_together() is needed. Not on the
-  /// emulator, where devices cost nothing.
-  enum class Devices : bool { different, may_repeat };
-  /// 1 to 16 devices of one kind. `bytes`: of staging memory a rank; what is longer goes in pieces. Throws
-  /// ArgumentError for a wrong list, Unsupported where two devices cannot use each other's memory.
-  explicit Communicator(std::vector<runtime::Device> devices, std::uint64_t bytes = 64ull << 20,
-                        Devices which = Devices::different);
-  int size() const { return int(ranks_.size()); }
-  const runtime::Device& device(int rank) const { return ranks_[std::size_t(rank)].device; }
-  /// Of staging memory that one call may fill: half of what was asked for.
-  std::uint64_t slot_bytes() const { return slot_bytes_; }
-  bool sharing() const { return sharing_; }  ///< some ranks share a GPU
-  /// Of `most` blocks of a launch those that a rank may have: a part of them where ranks share a GPU.
-  std::uint32_t blocks(std::uint32_t most) const;
-  /// Addresses that kernels read (exchange.h).
-  runtime::Slice<const std::uint64_t> table(int rank) const { return ranks_[std::size_t(rank)].table.all(); }
-
- private:
-  struct Rank {
-    runtime::Device device;
-    runtime::Buffer<std::byte> staging;
-    runtime::Buffer<std::uint32_t> signals;
-    runtime::Buffer<std::uint64_t> low_latency, table;
-  };
-  std::uint64_t slot_bytes_ = 0;
-  bool sharing_ = false;
-  std::vector<Rank> ranks_;
-};
 
 enum class AllReduce : std::uint8_t {
   choose,    ///< two_shot for more than 512 KiB between more than two ranks (not measured)
@@ -64,7 +27,7 @@ enum class AllReduce : std::uint8_t {
 /// out = the sum of x over the ranks; f32, f16 or bf16, equal lengths. out may be x.
 void all_reduce(runtime::Stream& s, const Communicator& all, int rank, const View& x, const View& out,
                 AllReduce how = AllReduce::choose);
-/// out[r * n + i] = x[i] of rank r, n = elements of x. Any type.
+/// out[r * n + i] = x[i] of rank r, n = elements of x. Any type. x may be this rank's part of out.
 void all_gather(runtime::Stream& s, const Communicator& all, int rank, const View& x, const View& out);
 /// out[i] = the sum over the ranks of x[rank * n + i], n = elements of out; f32, f16 or bf16.
 void reduce_scatter(runtime::Stream& s, const Communicator& all, int rank, const View& x, const View& out);

@@ -2,12 +2,13 @@
 #pragma once
 // What kernels of a Communicator's ranks do to exchange data; the memory that they use is the Communicator's.
 //   Exchange     staging memory that peers read, and signals between blocks
+//   Flags        one for each tile that a rank hands to another
 //   LowLatency   single f32, each with its call's number in one word of 8 bytes: what NCCL calls the LL protocol. One way
 //                across the link, no fence, 8 bytes for 4
-// Both hold the number of the call, which the devices count: nothing is ever reset, and graphs may be replayed. Two slots
+// All hold the number of the call, which the devices count: nothing is ever reset, and graphs may be replayed. Two slots
 // take turns: whoever has heard of call e + 1 from a rank knows that the rank's launch of call e has ended.
 #include "cgp/dsl/kernel.h"
-#include "cgp/kernels/collective/collective.h"
+#include "cgp/kernels/collective/communicator.h"
 
 namespace cgp::kernels {
 
@@ -21,14 +22,19 @@ enum TableWord : std::uint32_t {
   kStagingTable,
   kSignalTable = kStagingTable + kMostRanks,
   kLowLatencyTable = kSignalTable + kMostRanks,
-  kTableWords = kLowLatencyTable + kMostRanks
+  kFlagTable = kLowLatencyTable + kMostRanks,
+  kTableWords = kFlagTable + kMostRanks
 };
+/// Flags that each rank may set in the memory of another in one launch; they hold the call's number.
+inline constexpr std::uint32_t kFlags = 8192;
 /// Words of a rank's signals: of each way of exchange the calls and the blocks that have ended.
 enum SignalWord : std::uint32_t {
   kExchangeCall,
   kExchangeDone,
   kLowLatencyCall,
   kLowLatencyDone,
+  kFlagCall,
+  kFlagDone,
   kSignals,
   kSignalWords = kSignals + kExchangePhases * kExchangeBlocks * kMostRanks
 };
@@ -100,6 +106,38 @@ class Exchange {
  private:
   dsl::Kernel& k_;
   int ranks_;
+  dsl::In<dsl::u64> table_;
+  dsl::Val<dsl::u32> rank_;
+  CallNumber call_;
+};
+
+/// Flags for what is handed over tile by tile.
+class Flags {
+ public:
+  Flags(dsl::Kernel& k, const dsl::In<dsl::u64>& table, const dsl::Val<dsl::u32>& rank)
+      : k_(k), table_(table), rank_(rank), call_(k, table, rank, kFlagCall, kFlagDone) {}
+  const dsl::Val<dsl::u32>& call() const { return call_.now(); }
+  /// This rank's flag in the memory of `peer`, to give to set() on another thread or later.
+  dsl::Val<dsl::u64> address(const dsl::Val<dsl::u32>& peer, const dsl::Val<dsl::u32>& flag) const {
+    return table_.ld(peer + std::uint32_t(kFlagTable)) + dsl::to<dsl::u64>(rank_ * kFlags + flag) * 4u;
+  }
+  /// By one thread, behind a barrier of those that wrote what the flag stands for.
+  void set(const dsl::Val<dsl::u64>& address) const {
+    dsl::Ptr<dsl::global, dsl::u32>(address).template st<dsl::release, dsl::sys>(0, call_.now());
+  }
+  /// What the calling thread reads from now on is what `peer` wrote before it set its flag here.
+  void wait(const dsl::Val<dsl::u32>& peer, const dsl::Val<dsl::u32>& flag) const {
+    using namespace dsl;
+    const Ptr<global, u32> own(table_.ld(rank_ + std::uint32_t(kFlagTable)));
+    const auto poll = [&] { return own.template ld<acquire, sys>(peer * kFlags + flag); };
+    (void)k_.while_(
+        poll(), [&](const Val<u32>& seen) { return bits<s32>(seen - call_.now()) < 0; },
+        [&](const Val<u32>&) { return poll(); });
+  }
+  void end() const { call_.end(); }
+
+ private:
+  dsl::Kernel& k_;
   dsl::In<dsl::u64> table_;
   dsl::Val<dsl::u32> rank_;
   CallNumber call_;

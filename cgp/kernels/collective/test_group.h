@@ -5,8 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "cgp/kernels/collective/collective.h"
+#include "cgp/kernels/collective/communicator.h"
 #include "cgp/runtime/launch_together.h"
+#include "cgp/runtime/stream.h"
 
 namespace cgp::testing {
 

@@ -16,6 +16,7 @@
 #include "cgp/kernels/decode_linear/decode_linear.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
 #include "cgp/base/error.h"
@@ -383,18 +384,38 @@ std::vector<Variant> decode_linear_variants() {
   return all;
 }
 
+namespace {
+
+/// Blocks of the first weight, of the first two, of all.
+std::array<std::uint32_t, 3> block_ends(const DecodeLinear& p) {
+  const std::uint64_t rows = p.gated || !is_long(p) ? 16 : 32;
+  std::array<std::uint32_t, 3> ends{};
+  std::uint32_t blocks = 0;
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    if (i < (p.gated ? 1 : p.weights.size())) blocks += std::uint32_t((p.weights[i].n + rows - 1) / rows);
+    ends[i] = blocks;
+  }
+  return ends;
+}
+std::uint32_t blocks_at_once(const DecodeLinear& p) {
+  const auto& device = p.all->device(p.rank);
+  const auto fn = load(device, decode_linear_variant(DecodeLinearConfig::of(p)));
+  return p.all->blocks(std::uint32_t(fn.blocks_per_sm({32 * kWarps, 1, 1}) * device.info().sm_count));
+}
+
+}  // namespace
+
+bool fits_at_once(const DecodeLinear& p) {
+  return !p.all || p.all->size() == 1 || block_ends(p)[2] <= blocks_at_once(p);
+}
+
 void decode_linear(runtime::Stream& s, const DecodeLinear& p) {
   if (auto why = reject(p); !why.empty()) throw ArgumentError(text::cat("decode_linear: ", why));
   const std::uint64_t columns = p.columns();
   if (!p.m || !columns) return;
-  const std::uint64_t rows = p.gated || !is_long(p) ? 16 : 32;
-  std::uint32_t blocks[3] = {};
+  const auto [end0, end1, grid] = block_ends(p);
   DecodeLinear::Weight w[3];
-  for (std::size_t i = 0; i < p.weights.size(); ++i) {
-    w[i] = p.weights[i];
-    blocks[i] = std::uint32_t((w[i].n + rows - 1) / rows);
-  }
-  const auto end0 = blocks[0], end1 = blocks[0] + blocks[1];
+  std::copy(p.weights.begin(), p.weights.end(), w);
   const auto pitch = [](std::uint64_t given, std::uint64_t dense) { return given ? given : dense; };
   const auto u32 = [](std::uint64_t v) { return std::uint32_t(v); };
   const DecodeLinearParams<HostValue> n{.x = p.x,
@@ -425,19 +446,16 @@ void decode_linear(runtime::Stream& s, const DecodeLinear& p) {
                                         .rank = u32(std::uint64_t(p.rank)),
                                         .eps = p.eps,
                                         .weight_offset = p.weight_offset};
-  const std::uint32_t grid = p.gated ? end0 : end1 + blocks[2];
-  const auto fn = load(s.device(), decode_linear_variant(DecodeLinearConfig::of(p)));
   if (p.all && p.all->size() > 1) {
     if (!(s.device() == p.all->device(p.rank)))
       throw ArgumentError(text::cat("decode_linear: rank = ", p.rank, ": the stream is of another device"));
-    const auto at_once =
-        p.all->blocks(std::uint32_t(fn.blocks_per_sm({32 * kWarps, 1, 1}) * s.device().info().sm_count));
-    if (grid > at_once)
+    if (const auto at_once = blocks_at_once(p); grid > at_once)
       throw Unsupported({"decode_linear: ranks wait for each other, so all blocks must be on the GPU at once",
                          {},
                          text::cat(grid, " blocks for ", columns, " columns; ", at_once, " fit"),
                          "decode_linear without ranks, then all_reduce"});
   }
+  const auto fn = load(s.device(), decode_linear_variant(DecodeLinearConfig::of(p)));
   fn(s, runtime::Launch{.grid = {grid}, .programmatic = p.pdl && s.device().info().cc() >= 90}, n);
 }
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cgp/kernels/activation/activation.h"
-#include "cgp/kernels/collective/collective.h"
+#include "cgp/kernels/collective/communicator.h"
 #include "cgp/kernels/common/config.h"
 #include "cgp/kernels/common/variant.h"
 
@@ -60,7 +60,9 @@ struct DecodeLinear {
 };
 /// Why it cannot run, naming the argument; empty: it can.
 std::string reject(const DecodeLinear& p);
-/// ArgumentError with reject()'s sentence.
+/// Between ranks: whether all blocks fit on the GPU at once. Loads the kernel.
+bool fits_at_once(const DecodeLinear& p);
+/// ArgumentError with reject()'s sentence; Unsupported where ranks need more blocks than fit.
 void decode_linear(runtime::Stream& s, const DecodeLinear& p);
 
 /// What the kernel is built for.

@@ -78,7 +78,7 @@ void lora_kernel(Kernel& k, LoraConfig c) {
     tiles.each(std::tuple<>{}, [&](const TileCoord& at, std::tuple<> none) {
       k.loop(*p.k_tiles, [&](Val<u32> kt) { mainloop.fill(thread, at, kt); });
       if (c.pdl) griddepcontrol_wait(k);
-      k.loop(*p.r_tiles, [&](Val<u32> kt) { mainloop.fill(thread, t, b, at, kt); });
+      k.loop(*p.r_tiles, [&](Val<u32> kt) { mainloop.fill(thread, t, b, at, at, kt); });
       return none;
     });
   });

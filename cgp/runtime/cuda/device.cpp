@@ -259,6 +259,37 @@ void CudaBackend::enable_peer(Backend& other) {
   if (r != cuda::kPeerAccessAlreadyEnabled) api().check(r, "cuCtxEnablePeerAccess", other.info().spec);
   note_peer(other);
 }
+SharedMemory CudaBackend::share(std::uint64_t address) {
+  if (!api().cuIpcGetMemHandle || !api().cuMemGetAddressRange) return Backend::share(address);
+  context();
+  cuda::CUdeviceptr base = 0;
+  std::size_t bytes = 0;
+  api().call<&cuda::Api::cuMemGetAddressRange>(&base, &bytes, address);
+  cuda::IpcHandle handle{};
+  api().call<&cuda::Api::cuIpcGetMemHandle>(&handle, address);
+  SharedMemory out{.offset = address - base};
+  std::memcpy(out.handle.data(), &handle, sizeof handle);
+  return out;
+}
+std::uint64_t CudaBackend::open_shared(const SharedMemory& memory) {
+  if (!api().cuIpcOpenMemHandle || !api().cuIpcCloseMemHandle) return Backend::open_shared(memory);
+  context();
+  cuda::IpcHandle handle{};
+  std::memcpy(&handle, memory.handle.data(), sizeof handle);
+  cuda::CUdeviceptr base = 0;
+  api().call<&cuda::Api::cuIpcOpenMemHandle>(&base, handle, cuda::kIpcEnablePeerAccess);
+  return base + memory.offset;
+}
+void CudaBackend::close_shared(std::uint64_t address, const SharedMemory& memory) noexcept {
+  try {
+    context();
+    const cuda::CUresult r = api().cuIpcCloseMemHandle(address - memory.offset);
+    if (r != cuda::kSuccess && r != cuda::kDeinitialized)
+      api().fail(r, "cuIpcCloseMemHandle", text::hex(address));
+  } catch (const std::exception& e) {
+    log(cat("closing memory of another process: ", e.what()));
+  }
+}
 void* CudaBackend::alloc_pinned(std::size_t bytes) {
   context();
   void* p = nullptr;

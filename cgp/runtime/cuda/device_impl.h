@@ -49,6 +49,9 @@ class CudaBackend final : public Backend {
   bool copy_from_peer(std::uint64_t dst, Backend& peer, std::uint64_t src, std::size_t bytes) override;
   bool can_access_peer(const Backend& other) const override;
   void enable_peer(Backend& other) override;
+  SharedMemory share(std::uint64_t address) override;
+  std::uint64_t open_shared(const SharedMemory& memory) override;
+  void close_shared(std::uint64_t address, const SharedMemory& memory) noexcept override;
   void* alloc_pinned(std::size_t bytes) override;
   void free_pinned(void* p) noexcept override;
   std::uint64_t alloc_managed(std::size_t bytes) override;

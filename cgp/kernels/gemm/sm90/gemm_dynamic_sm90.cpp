@@ -67,17 +67,15 @@ void DynamicMainloop::fill(Thread& thread, const TileCoord& at, const Val<u32>& 
 
 void DynamicMainloop::fill(Thread& thread, const TileCoord& of_a, const TileCoord& of_b,
                            const Val<u32>& k_tile, Here here) {
-  const auto k0 = k_tile * std::uint32_t(128 / tile_.element_bytes);
-  ring_.fill(
-      thread, [&](int i) { return i == 0 ? a_.at(of_a.batch, of_a.m0, k0) : b_.at(of_b.batch, of_b.n0, k0); },
-      here);
+  fill(thread, a_, b_, of_a, of_b, k_tile, here);
 }
 
 void DynamicMainloop::fill(Thread& thread, const DynamicOperand& a, const DynamicOperand& b,
-                           const TileCoord& at, const Val<u32>& k_tile, Here here) {
+                           const TileCoord& of_a, const TileCoord& of_b, const Val<u32>& k_tile, Here here) {
   const auto k0 = k_tile * std::uint32_t(128 / tile_.element_bytes);
   ring_.fill(
-      thread, [&](int i) { return i == 0 ? a.at(at.batch, at.m0, k0) : b.at(at.batch, at.n0, k0); }, here);
+      thread, [&](int i) { return i == 0 ? a.at(of_a.batch, of_a.m0, k0) : b.at(of_b.batch, of_b.n0, k0); },
+      here);
 }
 
 DynAcc DynamicMainloop::accumulate(Warpgroup& wg, const Val<u32>& k_tiles, Here here) {
@@ -225,6 +223,17 @@ DynamicResults::DynamicResults(Kernel& k, const DynamicTile& t, const DynTmaOut&
       staging_(t.non_persistent ? DynStaging::without_buffers(k, math, c.tile())
                                 : DynStaging(k, math, c.tile(), buffers)) {}
 
+DynTmaAt<DynTmaOut> DynamicResults::at(const TileCoord& place) const {
+  const auto to = dsl::at(map_, place.batch, place.m0, place.n0);
+  return through_ ? dsl::through(to, *through_) : to;
+}
+
+PendingStore DynamicResults::done(Warpgroup& wg, PendingStore before, Here here) {
+  std::move(before).wait(wg, here);
+  staging_.sync(wg, here);
+  return staging_.idle();
+}
+
 PendingStore DynamicResults::store(Warpgroup& wg, PendingStore before, DynAcc acc, const TileCoord& at,
                                    const DynamicMainloop& loop, Here here) {
   const auto blocks = std::move(acc).row_blocks();
@@ -232,7 +241,7 @@ PendingStore DynamicResults::store(Warpgroup& wg, PendingStore before, DynAcc ac
   pending.push_back(std::move(before));
   int i = 0;
   each_subtile(tile_, at, [&](int block, int col, const TileCoord& place) {
-    const auto to = dsl::at(map_, place.batch, place.m0, place.n0);
+    const auto to = this->at(place);
     const auto body = [&](const DynSmemTile& tile) {
       write(wg, blocks[std::size_t(block)], tile, col, here);
     };
@@ -255,7 +264,7 @@ PendingStore DynamicResults::store(Warpgroup& wg, PendingStore before, DynAcc ac
   each_subtile(tile_, at, [&](int block, int col, const TileCoord& place) {
     auto& stage = source[std::size_t(i / in_stage)];
     const auto from = stage.share(i % in_stage);
-    const auto to = dsl::at(map_, place.batch, place.m0, place.n0);
+    const auto to = this->at(place);
     ++i;
     const auto body = [&](const DynSmemTile& tile) {
       const auto& own = blocks[std::size_t(block)];

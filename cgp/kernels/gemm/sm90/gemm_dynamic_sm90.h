@@ -100,8 +100,8 @@ class DynamicMainloop {
   void fill(dsl::Thread& t, const TileCoord& of_a, const TileCoord& of_b, const dsl::Val<dsl::u32>& k_tile,
             Here here = Here::now());
   /// A stage of other operands, whose tiles are those of the ring.
-  void fill(dsl::Thread& t, const DynamicOperand& a, const DynamicOperand& b, const TileCoord& at,
-            const dsl::Val<dsl::u32>& k_tile, Here here = Here::now());
+  void fill(dsl::Thread& t, const DynamicOperand& a, const DynamicOperand& b, const TileCoord& of_a,
+            const TileCoord& of_b, const dsl::Val<dsl::u32>& k_tile, Here here = Here::now());
   /// Stages that this warpgroup does not need.
   void pass(dsl::Warpgroup& wg, const dsl::Val<dsl::u32>& k_tiles, Here here = Here::now()) {
     ring_.pass(wg, k_tiles, here);
@@ -133,6 +133,10 @@ class DynamicResults {
   DynamicResults(dsl::Kernel& k, const DynamicTile& t, const dsl::DynTmaOut& c,
                  const dsl::Role<dsl::Warpgroup>& math, int buffers);
   dsl::PendingStore idle() { return staging_.idle(); }
+  /// From here on tiles are stored through the map at this generic address, which is like C's.
+  void through(const dsl::Value& map) { through_.emplace(map); }
+  /// All threads of the warpgroup know that its stores are done.
+  dsl::PendingStore done(dsl::Warpgroup& wg, dsl::PendingStore before, Here here = Here::now());
   /// A warpgroup's accumulator; `at` is DynamicMainloop::warpgroup_tile().
   dsl::PendingStore store(dsl::Warpgroup& wg, dsl::PendingStore before, dsl::DynAcc acc, const TileCoord& at,
                           const DynamicMainloop& loop, Here here = Here::now());
@@ -144,7 +148,9 @@ class DynamicResults {
  private:
   void write(dsl::Warpgroup& wg, const dsl::DynAcc& acc, const dsl::DynSmemTile& to, int col, Here at) const;
   DynamicTile tile_;
+  dsl::DynTmaAt<dsl::DynTmaOut> at(const TileCoord& place) const;
   dsl::DynTmaOut map_;
+  std::optional<dsl::Value> through_;
   dsl::DynStaging staging_;
 };
 
