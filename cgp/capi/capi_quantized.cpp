@@ -305,8 +305,7 @@ cgp_status cgp_quantized_weight_pack(cgp_quantized_weight* host, void* packed, u
     capi::require(host, "host"), capi::require(bytes, "bytes");
     const auto& w = host->weight;
     if (packed) return kernels::pack_weight(w, {static_cast<std::byte*>(packed), std::size_t(*bytes)});
-    const auto f = kernels::packed_format(w);
-    *bytes = f ? kernels::packed_bytes(*f, w.rows, w.cols) : 0;
+    *bytes = kernels::packed_size(w);
   });
 }
 

@@ -39,7 +39,7 @@ def gptq(rows=16, cols=64, group=32, act_order=False, minus_one=True):
     groups = cols // group
     codes, zeros = rng.integers(0, 16, (cols, rows)), rng.integers(0, 16, (groups, rows))
     scales = (rng.random((groups, rows)) + 0.5).astype(np.float16)
-    g_idx = rng.integers(0, groups, cols).astype(np.int32) if act_order else np.arange(cols, dtype=np.int32) // group
+    g_idx = rng.permutation(np.arange(cols) // group).astype(np.int32) if act_order else np.arange(cols, dtype=np.int32) // group
     shifts = 4 * np.arange(8)
     qweight = (codes.reshape(cols // 8, 8, rows) << shifts[None, :, None]).sum(1).astype(np.uint32).view(np.int32)
     qzeros = (zeros.reshape(groups, rows // 8, 8) << shifts).sum(2).astype(np.uint32).view(np.int32)
@@ -131,7 +131,7 @@ def test_gptq_and_awq():
         w = QuantizedTensor.from_gptq(*tensors, zeros_minus_one=options.get("minus_one", True))
         assert w.format == "gptq"
         check_products(w, values)
-        assert (w._tensors[-1] is None) == ("act_order" in options)  # packed on sm_90, unless groups are out of order
+        assert (w._tensors[-1] is None) == (options.get("group") == 8)  # packed on sm_90, with groups of 32, 64 or 128
     *tensors, values = awq()
     w = QuantizedTensor.from_awq(*tensors)
     check_products(w, values)

@@ -50,6 +50,27 @@ TEST(quantized_matmul, every_way_matches_the_oracle) {
       run("fp8_e4m3", "f32", "2", "7", "9");
   run("q8_0", "f32", "3", "33", "64"), run("f16", "f32", "2", "5", "7"), run("q4_0", "bf16", "0", "8", "32");
 }
+// Inputs of a group lie anywhere: columns of x are gathered by the product of few rows, before that of many, and weights are
+// dequantised elsewhere.
+TEST(quantized_matmul, act_order) {
+  const auto act = [](const char* type, const char* m, const char* k, const char* group, const char* arch,
+                      const char* transposed = "0") {
+    expect_right(quantized_matmul_entry(),
+                 {{"format", "gptq"},
+                  {"dtype", type},
+                  {"m", m},
+                  {"n", "40"},
+                  {"k", k},
+                  {"group", group},
+                  {"g_idx", "1"},
+                  {"transposed", transposed}},
+                 arch);
+  };
+  act("bf16", "1", "512", "128", "sm_90a"), act("f16", "5", "352", "32", "sm_90a");
+  act("bf16", "16", "320", "64", "sm_90a"), act("bf16", "19", "384", "128", "sm_90a");
+  act("f16", "70", "96", "32", "sm_90a"), act("f16", "3", "96", "32", "sm_80");
+  act("bf16", "4", "128", "64", "sm_90a", "1"), act("f16", "2", "96", "48", "sm_90a");
+}
 TEST(quantized_matmul, the_gradient_of_the_input) {
   run("q4_k", "bf16", "5", "24", "512", "sm_90a", "1"), run("gptq", "f16", "9", "16", "64", "sm_90a", "1");
   run("bnb_nf4", "f32", "3", "6", "20", "sm_80", "1", "64");

@@ -242,7 +242,14 @@ TEST(weight_tensors, what_cannot_be_packed_is_named) {
   pack_weights(g, to);
   EXPECT_EQ(to, w.packed());
   std::swap(order[0], order[127]);
-  EXPECT_THAT(message<Unsupported>([&] { pack_weights(g, to); }), HasSubstr("g_idx[0] is 1, not 0"));
+  EXPECT_THAT(message<ArgumentError>([&] { pack_weights(g, to); }), HasSubstr("packed weights have"));
+  std::vector<std::byte> with_inputs(to.size() + 4 * 128);
+  pack_weights(g, with_inputs);
+  EXPECT_EQ(packed_inputs(g)[63], 127u);
+  EXPECT_EQ(packed_inputs(g)[64], 0u);
+  order[0] = 0;  // 65 inputs of group 0
+  EXPECT_THAT(message<Unsupported>([&] { pack_weights(g, with_inputs); }),
+              HasSubstr("g_idx[127] is 0, of 2 groups"));
   g.g_idx = {}, to.pop_back();
   EXPECT_THAT(message<ArgumentError>([&] { pack_weights(g, to); }), HasSubstr("packed weights have"));
   g.scales = g.scales.first(3);

@@ -25,6 +25,7 @@ std::string reject_wgmma(const WeightOnlyProblem& p) {
     return text::cat("type = ", name(p.type), ": x and y are f16 or bf16");
   if (!p.k || p.k % 32 || p.k > 1u << 24)
     return text::cat("k = ", p.k, " is no multiple of 32 from 32 to 2^24");
+  if (p.gather) return "gather: columns of x are gathered before a product on wgmma";
   if (auto why = reject_group(p); !why.empty()) return why;
   if (p.n > 0x7ffffe00 || p.n > 64u * 65535)
     return text::cat("n = ", p.n, ": at most ", 64 * 65535, " rows of weights are possible");
