@@ -300,7 +300,7 @@ def grouped_matmul(x, w, ends):
     Raises ArgumentError for sizes, types and devices that do not fit.
     """
     if _is_torch(x):
-        from ._ops_quantized import grouped_matmul as with_torch
+        from ._ops_experts import grouped_matmul as with_torch
         return with_torch(x, w, ends)
     import numpy as np
     if w.device is not None:

@@ -7,8 +7,8 @@ from . import _core, _ops_quantized
 from ._options import ACTIVATIONS, PRECISIONS, fit_batches
 from ._ops_attention import attention
 from ._ops_elements import activate, gated, rope, swiglu
+from ._ops_experts import grouped_matmul
 from ._ops_linear_loss import linear_cross_entropy
-from ._ops_quantized import grouped_matmul
 from ._ops_rows import cross_entropy, layer_norm, log_softmax, rms_norm, softmax
 from ._ops_table import argmax, cumsum, dropout, embedding, topk
 from ._quantized import QuantizedTensor, expect_plain
