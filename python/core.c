@@ -743,7 +743,7 @@ static PyMethodDef methods[] = {METHOD(set_exceptions), METHOD(version),     MET
                                 METHOD(kv_gather),
                                 METHOD(mean_loss),      METHOD(torch_use),   METHOD(torch_way),   METHOD(torch_stream),
                                 METHOD(torch_empty),
-                                METHOD(quantized_matmul), METHOD(dequantize), METHOD(quantize),   METHOD(quantize_int4),
+                                METHOD(quantized_matmul), METHOD(quantized_grouped_matmul), METHOD(dequantize), METHOD(quantize),   METHOD(quantize_int4),
                                 METHOD(quantize_fp8),   METHOD(quantized_bytes), METHOD(quantized_check),
                                 METHOD(quantized_weight_pack), METHOD(gguf_open), METHOD(gguf_free),
                                 METHOD(gguf_tensors),   METHOD(gguf_read),

@@ -7,7 +7,7 @@
 #include "cgp/base/text.h"
 #include "cgp/capi/handles.h"
 #include "cgp/capi/tensor.h"
-#include "cgp/kernels/quantized_matmul/quantized_matmul.h"
+#include "cgp/kernels/quantized_matmul/quantized_grouped.h"
 #include "cgp/model/gguf/gguf.h"
 #include "cgp/quant/decode.h"
 #include "cgp/quant/encode.h"
@@ -83,6 +83,27 @@ kernels::QuantizedMatmul product_of(const cgp_stream& s, const cgp_quantized_wei
   p.x = x.view(s), p.y = y.view(s, true);
   p.m = x.rows().rows, p.x_layout.pitch = x.rows().pitch, p.y_layout.pitch = y.rows().pitch;
   p.error_flag = error_word(s, error_flag, "quantized_matmul");
+  return p;
+}
+
+kernels::QuantizedGrouped experts_of(const cgp_stream& s, const cgp_quantized_weight& w, const Tensor& x,
+                                     const Tensor& ends, const Tensor& y) {
+  for (const Tensor* t : {&x, &y}) t->expect_rank(2, 2), t->expect_contiguous();
+  ends.expect({DType::s32, DType::u32, DType::s64, DType::u64}), ends.expect_rank(1, 1);
+  ends.expect_contiguous();
+  kernels::QuantizedGrouped p;
+  p.groups = ends.size(0);
+  if (!p.groups || w.weight.rows % p.groups)
+    ends.fail(text::cat("their number must divide the ", w.weight.rows, " rows of the weight"));
+  if (x.size(1) != w.weight.cols)
+    x.fail(text::cat("its last dimension must be ", w.weight.cols, ": the weight is [", w.weight.rows, ", ",
+                     w.weight.cols, "]"));
+  const std::uint64_t shape[] = {x.size(0), w.weight.rows / p.groups};
+  y.expect({x.dtype()}), y.expect_shape(shape, "x and the weight"), y.expect_apart(x), y.expect_apart(ends);
+  p.weight = on_device(s, w), p.packed = w.packed, p.packed.backend = s.device.backend().get();
+  p.x = x.view(s), p.y = y.view(s, true), p.m = x.size(0);
+  p.ends = ends.view(s);
+  p.ends.dtype = bytes(p.ends.dtype) == 8 ? DType::u64 : DType::u32;
   return p;
 }
 
@@ -234,6 +255,34 @@ cgp_status cgp_quantized_matmul(cgp_stream* s, const cgp_tensor* x, cgp_quantize
   });
 }
 
+cgp_status cgp_quantized_grouped_matmul_workspace(cgp_stream* s, const cgp_tensor* x,
+                                                  cgp_quantized_weight* weight, const cgp_tensor* ends,
+                                                  const cgp_tensor* y, uint64_t* bytes) {
+  return capi::guarded([&] {
+    capi::require(s, "s"), capi::require(weight, "weight"), capi::require(bytes, "bytes");
+    const char* op = "quantized_grouped_matmul_workspace";
+    const auto p = capi::experts_of(*s, *weight, capi::Tensor(x, op, "x"), capi::Tensor(ends, op, "ends"),
+                                    capi::Tensor(y, op, "y"));
+    *bytes = kernels::quantized_grouped_plan(p, s->device.info()).workspace;
+  });
+}
+cgp_status cgp_quantized_grouped_matmul(cgp_stream* s, const cgp_tensor* x, cgp_quantized_weight* weight,
+                                        const cgp_tensor* ends, const cgp_tensor* workspace,
+                                        const cgp_tensor* y) {
+  return capi::guarded([&] {
+    capi::require(s, "s"), capi::require(weight, "weight");
+    const char* op = "quantized_grouped_matmul";
+    const capi::Tensor to(y, op, "y");
+    auto p = capi::experts_of(*s, *weight, capi::Tensor(x, op, "x"), capi::Tensor(ends, op, "ends"), to);
+    if (workspace) {
+      const capi::Tensor room(workspace, op, "workspace");
+      room.expect({DType::u8}), room.expect_contiguous(), room.expect_apart(to);
+      p.workspace = room.view(*s, true);
+    }
+    kernels::quantized_grouped(s->stream, p);
+  });
+}
+
 cgp_status cgp_quantized_bytes(const char* format, uint64_t elements, uint64_t* bytes) {
   return capi::guarded([&] {
     capi::require(format, "format"), capi::require(bytes, "bytes");
@@ -305,8 +354,7 @@ cgp_status cgp_quantized_weight_pack(cgp_quantized_weight* host, void* packed, u
     capi::require(host, "host"), capi::require(bytes, "bytes");
     const auto& w = host->weight;
     if (packed) return kernels::pack_weight(w, {static_cast<std::byte*>(packed), std::size_t(*bytes)});
-    const auto f = kernels::packed_format(w);
-    *bytes = f ? kernels::packed_bytes(*f, w.rows, w.cols) : 0;
+    *bytes = kernels::packed_size(w);
   });
 }
 

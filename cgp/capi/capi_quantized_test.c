@@ -77,6 +77,35 @@ static void check_product(cgp_quantized_weight* w, const float* decoded, int tra
   cgp_free(device, tx.address), cgp_free(device, ty.address), cgp_free(device, room.address);
 }
 
+/* The rows of the weight as three experts, the second without rows of x, and a row behind the last end. */
+static void check_experts(cgp_quantized_weight* w, const float* decoded) {
+  enum { EACH = ROWS / 3 };
+  const int32_t ends_of[3] = {2, 2, 4};
+  float x[M * COLS], y[M * EACH], before[M * EACH];
+  uint64_t bytes = 0;
+  values_of(x, M * COLS, 7), values_of(before, M * EACH, 8);
+  cgp_tensor tx = put(CGP_F32, 4, M, COLS, x), ty = put(CGP_F32, 4, M, EACH, before),
+             ends = put(CGP_S32, 4, 1, 3, ends_of), two = ends;
+  ends.rank = 1, ends.shape[0] = 3, ends.stride[0] = 1;
+  two.rank = 1, two.shape[0] = 5, two.stride[0] = 1;
+  OK(cgp_quantized_grouped_matmul_workspace(stream, &tx, w, &ends, &ty, &bytes));
+  CHECK(bytes == ROWS * COLS * 4);
+  BAD(cgp_quantized_grouped_matmul(stream, &tx, w, &ends, NULL, &ty), "workspace must be given");
+  BAD(cgp_quantized_grouped_matmul(stream, &tx, w, &two, NULL, &ty), "must divide the 24 rows");
+  cgp_tensor room = put(CGP_U8, 1, 1, (int64_t)bytes, NULL);
+  OK(cgp_quantized_grouped_matmul(stream, &tx, w, &ends, &room, &ty));
+  get(&ty, y, sizeof y);
+  for (int i = 0; i < M; ++i)
+    for (int j = 0; j < EACH; ++j) {
+      const int row = (i < 2 ? 0 : 2) * EACH + j;
+      double sum = i < 4 ? 0 : before[i * EACH + j];
+      for (int e = 0; i < 4 && e < COLS; ++e) sum += (double)x[i * COLS + e] * (double)decoded[row * COLS + e];
+      CHECK(fabs(y[i * EACH + j] - sum) < 1e-4);
+    }
+  cgp_free(device, tx.address), cgp_free(device, ty.address), cgp_free(device, room.address);
+  cgp_free(device, ends.address);
+}
+
 /* One row of ones in bf16: no workspace where the product of packed weights is there. */
 static void check_packed(cgp_quantized_weight* w, const float* decoded) {
   uint16_t half_x[COLS], half_y[ROWS];
@@ -171,6 +200,7 @@ static void test_loaded(void) {
   CHECK(!memcmp(out, decoded + 19 * COLS, 5 * COLS * sizeof *out));
   BAD(cgp_dequantize(stream, w, 20, NULL, &t), "rows must be rows of the weight");
   check_product(w, decoded, 0), check_product(w, decoded, 1);
+  check_experts(w, decoded);
   check_packed(w, decoded);
   cgp_free(device, t.address);
   cgp_quantized_weight_free(w), cgp_quantized_weight_free(NULL);

@@ -60,6 +60,16 @@ CGP_API cgp_status cgp_quantized_matmul_workspace(cgp_stream* s, const cgp_tenso
 CGP_API cgp_status cgp_quantized_matmul(cgp_stream* s, const cgp_tensor* x, cgp_quantized_weight* weight,
                                         int32_t transposed, const cgp_tensor* workspace,
                                         const cgp_tensor* error_flag, const cgp_tensor* y);
+/* Experts of a mixture in one launch: y[r, :] = x[r, :] w_g' for the rows r from ends[g - 1] to ends[g] of x [rows, cols], y [rows, n].
+ * The weight [groups * n, cols] has one expert behind the other; ends (s32, u32, s64 or u64 [groups], rising) lie on the device. Rows behind
+ * the last end are not written. x and y: contiguous, of one type. workspace as above. */
+CGP_API cgp_status cgp_quantized_grouped_matmul_workspace(cgp_stream* s, const cgp_tensor* x,
+                                                          cgp_quantized_weight* weight,
+                                                          const cgp_tensor* ends, const cgp_tensor* y,
+                                                          uint64_t* bytes);
+CGP_API cgp_status cgp_quantized_grouped_matmul(cgp_stream* s, const cgp_tensor* x,
+                                                cgp_quantized_weight* weight, const cgp_tensor* ends,
+                                                const cgp_tensor* workspace, const cgp_tensor* y);
 /* On the host alone. Bytes of `elements` values of a block format; blocks from values and back; whether all scales are finite. */
 CGP_API cgp_status cgp_quantized_bytes(const char* format, uint64_t elements, uint64_t* bytes);
 CGP_API cgp_status cgp_quantize(const char* format, const float* values, uint64_t elements, void* blocks,

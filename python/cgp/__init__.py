@@ -24,13 +24,13 @@ from ._cache import PagedKVCache, PagedSteps
 from ._kernel import Kernel, Module, TensorMap, kernel, load_ptx, torch_op
 from ._llm import LLM, Completion
 from ._optimizer import optimizer_step
-from ._quantized import GgufFile, QuantizedTensor
+from ._quantized import GgufFile, QuantizedTensor, grouped_matmul
 from ._score import score_formula
 
 __all__ = [
     "ArgumentError", "Completion", "Device", "DriverError", "EmulatorFault", "Error", "GgufFile", "Kernel", "LLM", "Module",
     "PagedKVCache", "PagedSteps", "QuantizedTensor", "TensorMap", "Unsupported", "activate", "add", "argmax", "attention",
-    "cross_entropy", "cumsum", "device", "dropout", "embedding", "gated", "kernel", "layer_norm", "layer_norm_backward",
+    "cross_entropy", "cumsum", "device", "dropout", "embedding", "gated", "grouped_matmul", "kernel", "layer_norm", "layer_norm_backward",
     "load_ptx", "log_softmax", "matmul", "max", "optimizer_step", "rms_norm", "rms_norm_backward", "rope", "score_formula", "set_numpy_device",
     "set_torch_cpu_device", "softmax", "sum", "swiglu", "topk", "torch_op", "transpose", "__version__"
 ]

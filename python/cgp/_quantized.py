@@ -286,6 +286,40 @@ def quantized_matmul(x, w):
         return result()
 
 
+def grouped_matmul(x, w, ends):
+    """Experts of a mixture: y[r] = x[r] times the transposed weight of the group that row r lies in.
+
+    x: [m, cols], NumPy or PyTorch; w: a QuantizedTensor [groups * n, cols], one expert behind the other; ends: integers [groups], rising: the
+    rows of x from ends[g - 1] to ends[g] are those of group g. Rows behind the last end give no result: what y has there means nothing.
+    The result is [m, n], of x's type. PyTorch: there is no gradient, and ends stay on the GPU.
+
+    >>> w = cgp.QuantizedTensor.quantize(np.concatenate([np.eye(32), 2 * np.eye(32)]).astype(np.float32), "q8_0")
+    >>> cgp.grouped_matmul(np.ones((3, 32), np.float32), w, np.array([1, 3]))[:, 0].round(2)
+    array([1., 2., 2.], dtype=float32)
+
+    Raises ArgumentError for sizes, types and devices that do not fit.
+    """
+    if _is_torch(x):
+        from ._ops_experts import grouped_matmul as with_torch
+        return with_torch(x, w, ends)
+    import numpy as np
+    if w.device is not None:
+        raise ArgumentError(f"grouped_matmul: x is a NumPy array, the weight is on {w.device}")
+    x, ends = np.ascontiguousarray(x), np.ascontiguousarray(ends)
+    if x.ndim != 2 or ends.ndim != 1 or not ends.size or w.shape[0] % ends.size:
+        raise ArgumentError(f"grouped_matmul: x must be [m, cols], ends [groups], and groups must divide the {w.shape[0]} rows of the "
+                            f"weight; they are {list(x.shape)} and {list(ends.shape)}")
+    if numpy_device().compute_capability == 90 and w._tensors[-1] is None:
+        w._tensors = (*w._tensors[:-1], w._pack())
+    with OnDevice() as on:
+        y, result = on.empty((x.shape[0], w.shape[0] // ends.size), x.dtype)
+        given = on.put(x), *w._arguments(on.put), on.put(ends)
+        missing = _core.quantized_grouped_matmul(on.device.stream(), *given, None, y)
+        if missing:
+            _core.quantized_grouped_matmul(on.device.stream(), *given, on.empty(missing, np.uint8)[0], y)
+        return result()
+
+
 def expect_plain(bias, activation, alpha):
     if bias is not None or activation or alpha != 1:
         raise ArgumentError("matmul: bias, activation and alpha are not possible with a quantised weight: apply them to the product")

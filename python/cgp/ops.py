@@ -7,6 +7,7 @@ from . import _core, _ops_quantized
 from ._options import ACTIVATIONS, PRECISIONS, fit_batches
 from ._ops_attention import attention
 from ._ops_elements import activate, gated, rope, swiglu
+from ._ops_experts import grouped_matmul
 from ._ops_linear_loss import linear_cross_entropy
 from ._ops_rows import cross_entropy, layer_norm, log_softmax, rms_norm, softmax
 from ._ops_table import argmax, cumsum, dropout, embedding, topk
@@ -15,7 +16,7 @@ from ._runtime import ArgumentError, Unsupported
 from ._torch import aligned_rows, define, dense, empty, expect, expect_float, expect_like, gradient, queue, way
 
 __all__ = [
-    "activate", "add", "argmax", "attention", "cross_entropy", "cumsum", "dropout", "embedding", "gated", "layer_norm",
+    "activate", "add", "argmax", "attention", "cross_entropy", "cumsum", "dropout", "embedding", "gated", "grouped_matmul", "layer_norm",
     "linear_cross_entropy", "log_softmax", "matmul", "max", "rms_norm", "rope", "softmax", "sum", "swiglu", "topk", "transpose"
 ]
 

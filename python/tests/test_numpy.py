@@ -212,7 +212,7 @@ def test_stubs_name_what_there_is():
         if inspect.isfunction(value):
             arguments = stubs[name].posonlyargs + stubs[name].args + stubs[name].kwonlyargs
             assert [a.arg for a in arguments] == list(inspect.signature(value).parameters), name
-    operators = ["ops.py"] + ["_ops_%s.py" % n for n in ("attention", "elements", "linear_loss", "rows", "table")]
+    operators = ["ops.py"] + ["_ops_%s.py" % n for n in ("attention", "elements", "experts", "linear_loss", "rows", "table")]
     for sources, stub in ((operators, "ops.pyi"), (("nn/functional.py",), "nn/functional.pyi")):
         there = {}
         for source in sources:

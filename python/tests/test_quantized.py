@@ -39,7 +39,7 @@ def gptq(rows=16, cols=64, group=32, act_order=False, minus_one=True):
     groups = cols // group
     codes, zeros = rng.integers(0, 16, (cols, rows)), rng.integers(0, 16, (groups, rows))
     scales = (rng.random((groups, rows)) + 0.5).astype(np.float16)
-    g_idx = rng.integers(0, groups, cols).astype(np.int32) if act_order else np.arange(cols, dtype=np.int32) // group
+    g_idx = rng.permutation(np.arange(cols) // group).astype(np.int32) if act_order else np.arange(cols, dtype=np.int32) // group
     shifts = 4 * np.arange(8)
     qweight = (codes.reshape(cols // 8, 8, rows) << shifts[None, :, None]).sum(1).astype(np.uint32).view(np.int32)
     qzeros = (zeros.reshape(groups, rows // 8, 8) << shifts).sum(2).astype(np.uint32).view(np.int32)
@@ -131,7 +131,7 @@ def test_gptq_and_awq():
         w = QuantizedTensor.from_gptq(*tensors, zeros_minus_one=options.get("minus_one", True))
         assert w.format == "gptq"
         check_products(w, values)
-        assert (w._tensors[-1] is None) == ("act_order" in options)  # packed on sm_90, unless groups are out of order
+        assert (w._tensors[-1] is None) == (options.get("group") == 8)  # packed on sm_90, with groups of 32, 64 or 128
     *tensors, values = awq()
     w = QuantizedTensor.from_awq(*tensors)
     check_products(w, values)
@@ -160,6 +160,22 @@ def test_formats_that_are_packed_on_sm_90():
         assert w._tensors[-1] is not None, w.format
     fp8, q2_k = QuantizedTensor.quantize(array, "fp8"), QuantizedTensor.quantize(np.ones((2, 256), np.float32), "q2_k")
     assert fp8._pack() is None and q2_k._pack() is None
+
+
+def test_experts_of_a_mixture():
+    ends, x = np.array([3, 3, 20]), rng.standard_normal((22, 64)).astype(np.float16)
+    for rows, format in ((32, "q4_0"), (8, "q8_0"), (8, "q5_1")):  # packed experts have a multiple of 32 rows
+        w = QuantizedTensor.quantize(rng.standard_normal((3 * rows, 64)).astype(np.float32), format)
+        values = w.dequantize().astype(np.float64).reshape(3, rows, 64)
+        for numbers in (ends, ends.astype(np.int32)):
+            y = cgp.grouped_matmul(x, w, numbers)
+            assert y.shape == (22, rows) and y.dtype == np.float16
+            np.testing.assert_allclose(y[:3], x[:3].astype(np.float64) @ values[0].T, atol=0.1)
+            np.testing.assert_allclose(y[3:20], x[3:20].astype(np.float64) @ values[2].T, atol=0.1)
+    with pytest.raises(cgp.ArgumentError, match="must divide the 24 rows"):
+        cgp.grouped_matmul(x, w, np.array([1, 2, 3, 4, 5]))
+    with pytest.raises(cgp.ArgumentError, match="its last dimension must be 64"):
+        cgp.grouped_matmul(x[:, :32], w, ends)
 
 
 def test_bitsandbytes():
@@ -269,6 +285,10 @@ def main():
     a = w._arguments()
     torch.library.opcheck(torch.ops.cgp.quantized_matmul.default, (x, *a[:10], list(a[10]), a[11], False))
     torch.library.opcheck(torch.ops.cgp.dequantize.default, (*a[:10], list(a[10]), a[11], torch.bfloat16))
+    ends = torch.tensor([1, 2])
+    parts = [x[:1].detach() @ w.dequantize(torch.float32)[:8].T, x[1:].detach() @ w.dequantize(torch.float32)[8:].T]
+    torch.testing.assert_close(ops.grouped_matmul(x.detach(), w, ends), torch.cat(parts), atol=1e-4, rtol=1e-4)
+    torch.library.opcheck(torch.ops.cgp.quantized_grouped_matmul.default, (x.detach(), ends, *a[:10], list(a[10]), a[11]))
     compiled = torch.compile(lambda x: ops.matmul(x, w) * 2, backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(x.detach()), ops.matmul(x.detach(), w) * 2)
     # A second derivative: the product is linear in x.

@@ -7,6 +7,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/gemm/api/gemm.h"
+#include "cgp/kernels/quantized_matmul/gather_columns.h"
 #include "cgp/kernels/quantized_matmul/quantized_gemv.h"
 #include "cgp/kernels/weight_only/weight_only_tensors.h"
 
@@ -31,6 +32,14 @@ WeightOnlyProblem weight_only_problem(const QuantizedMatmul& p) {
   w.m = p.m, w.n = p.weight.rows, w.k = p.weight.cols;
   w.x = p.x.address, w.ldx = p.x_layout.pitch, w.w = p.packed.address;
   w.y = p.y.address, w.ldy = p.y_layout.pitch;
+  if (p.weight.g_idx.given)
+    if (const auto tiles = packed_bytes(w.format, w.n, w.k); p.packed.elements > tiles)
+      w.gather = w.w + tiles;
+  return w;
+}
+/// With its columns gathered in the workspace.
+WeightOnlyProblem gathered(WeightOnlyProblem w, const QuantizedMatmul& p) {
+  w.gather = 0, w.x = p.workspace.address, w.ldx = w.k;
   return w;
 }
 
@@ -43,7 +52,9 @@ std::string reject_weight_only(const QuantizedMatmul& p, const runtime::DeviceIn
   if (p.error_flag.given) return "scales are to be checked";
   if (p.x.dtype != p.y.dtype) return "y has another type than x";
   const auto problem = weight_only_problem(p);
-  return weight_wgmma_serves(problem) ? std::string() : reject(problem);
+  return weight_wgmma_serves(problem) || (problem.gather && reject_wgmma(gathered(problem, p)).empty())
+             ? std::string()
+             : reject(problem);
 }
 
 QuantizedMatmul checked(QuantizedMatmul p) {
@@ -59,6 +70,8 @@ QuantizedMatmul checked(QuantizedMatmul p) {
     if (!f) c.fail("packed", text::cat("is nothing of ", name(p.weight.format)), "it was given");
     c.present("packed", p.packed, {DType::u8}, false);
     c.vector("packed", p.packed, packed_bytes(*f, p.weight.rows, p.weight.cols));
+    if (p.weight.g_idx.given && p.packed.elements != packed_bytes(*f, p.weight.rows, p.weight.cols))
+      c.vector("packed", p.packed, packed_bytes(*f, p.weight.rows, p.weight.cols) + 4 * p.weight.cols);
   }
   return p;
 }
@@ -67,6 +80,8 @@ QuantizedMatmulPlan plan_of(const QuantizedMatmul& p, const runtime::DeviceInfo&
   QuantizedMatmulPlan plan;
   if (plan.why = reject_weight_only(p, d); plan.why.empty()) {
     plan.weight_only = true, plan.wgmma = weight_wgmma_serves(weight_only_problem(p));
+    if (const auto w = weight_only_problem(p); w.gather && (w.m > 16 || !reject(w).empty()))
+      plan.wgmma = plan.gather = true, plan.workspace = ceil_div(w.m * w.k * 2, 256) * 256;
     plan.why = plan.wgmma ? "packed weights on sm_90, wgmma" : "few rows of packed weights on sm_90";
     return plan;
   }
@@ -90,6 +105,17 @@ std::span<const T> host(const View& v) {
           std::size_t(v.elements)};  // NOLINT(performance-no-int-to-ptr)
 }
 
+quant::Gptq gptq(const QuantizedWeight& w) {
+  return {.rows = w.rows,
+          .cols = w.cols,
+          .group = w.group,
+          .qweight = host<std::uint32_t>(w.codes),
+          .qzeros = host<std::uint32_t>(w.zeros),
+          .scales = host<std::uint16_t>(w.scales),
+          .g_idx = host<std::int32_t>(w.g_idx),
+          .zeros_minus_one = w.zeros_minus_one};
+}
+
 }  // namespace
 
 std::optional<WeightFormat> packed_format(QuantizedFormat f) {
@@ -105,7 +131,17 @@ std::optional<WeightFormat> packed_format(const QuantizedWeight& w) {
   if (w.format == QuantizedFormat::bnb_nf4)
     return w.group == 64 && w.cols % 64 == 0 ? std::optional(WeightFormat::nf4) : std::nullopt;
   if (w.format != QuantizedFormat::gptq && w.format != QuantizedFormat::awq) return packed_format(w.format);
-  return w.g_idx.given ? std::nullopt : int4_format(w.group);
+  return int4_format(w.group);
+}
+
+std::uint64_t packed_size(const QuantizedWeight& w) {
+  const auto f = packed_format(w);
+  if (!f) return 0;
+  try {
+    return w.g_idx.given ? packed_bytes(gptq(w)) : packed_bytes(*f, w.rows, w.cols);
+  } catch (const Unsupported&) {
+    return 0;
+  }
 }
 
 void pack_weight(const QuantizedWeight& w, std::span<std::byte> packed) {
@@ -118,15 +154,7 @@ void pack_weight(const QuantizedWeight& w, std::span<std::byte> packed) {
                        "with groups of 32, "
                        "64 or 128 in order, bnb_nf4 with blocks of 64",
                        "use the weight as it is: it is dequantised for each product"});
-  if (w.format == QuantizedFormat::gptq)
-    return pack_weights(quant::Gptq{.rows = w.rows,
-                                    .cols = w.cols,
-                                    .group = w.group,
-                                    .qweight = host<std::uint32_t>(w.codes),
-                                    .qzeros = host<std::uint32_t>(w.zeros),
-                                    .scales = host<std::uint16_t>(w.scales),
-                                    .zeros_minus_one = w.zeros_minus_one},
-                        packed);
+  if (w.format == QuantizedFormat::gptq) return pack_weights(gptq(w), packed);
   if (w.format == QuantizedFormat::awq)
     return pack_weights(quant::Awq{w.rows, w.cols, w.group, host<std::uint32_t>(w.codes),
                                    host<std::uint32_t>(w.zeros), host<std::uint16_t>(w.scales)},
@@ -160,6 +188,11 @@ void quantized_matmul(runtime::Stream& s, const QuantizedMatmul& given) {
              text::cat("its address is ", p.workspace.address));
   }
   if (!p.m || !n) return;
+  if (plan.gather) {
+    const auto w = weight_only_problem(p);
+    gather_columns(s, {w.x, w.ldx, w.gather, p.workspace.address, w.m, w.k});
+    return weight_wgmma_gemm(s, gathered(w, p));
+  }
   if (plan.wgmma) return weight_wgmma_gemm(s, weight_only_problem(p));
   if (plan.gemv) return quantized_gemv(s, p);
   if (plan.weight_only) return weight_only_gemm(s, weight_only_problem(p));

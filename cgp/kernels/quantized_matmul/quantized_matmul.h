@@ -14,7 +14,7 @@ namespace cgp::kernels {
 
 struct QuantizedMatmul {
   QuantizedWeight weight;
-  /// u8 [packed_bytes()] as pack_weights() makes them of the weight, optional; formats of packed_format().
+  /// u8 [packed_size()] as pack_weight() makes them of the weight, optional; formats of packed_format().
   View packed{};
   bool transposed = false;
   View x, y;                           ///< x: f32, f16 or bf16; y: the same or f32
@@ -29,15 +29,19 @@ struct QuantizedMatmulPlan {
   bool weight_only = false;     ///< packed weights are multiplied as they are
   bool gemv = false;            ///< quantized_gemv(): decoded in registers
   bool wgmma = false;           ///< ... by weight_wgmma_gemm(), which rounds each to x's type
+  bool gather = false;          ///< ... after columns of x were gathered in the workspace (act-order)
   std::uint64_t slab = 0;       ///< rows (transposed: columns) of the weight that are dequantised at a time
   std::uint64_t workspace = 0;  ///< bytes
   std::string why;
 };
 /// The format of packed weights; none: weight_only does not have it. Those that a device packs: q4_0, q8_0, q4_k, q5_k and q6_k.
 std::optional<WeightFormat> packed_format(QuantizedFormat f);
-/// And, packed on the host alone, blocks of nf4, mxfp4 and iq4_nl, GPTQ and AWQ with groups of 32, 64 or 128 inputs, without g_idx, and NF4 with blocks of 64 in rows of whole blocks.
+/// And, packed on the host alone, blocks of nf4, mxfp4 and iq4_nl, GPTQ and AWQ with groups of 32, 64 or 128 inputs, and NF4 with blocks of 64 in rows of whole blocks.
 std::optional<WeightFormat> packed_format(const QuantizedWeight& w);
-/// The views of `host` are addresses of host memory. ArgumentError where they do not fit the weight or `packed` is not of packed_bytes();
+/// Bytes of the packed weight, 0: it cannot be packed (of g_idx: a group has not `group` inputs). With a g_idx out of order the inputs'
+/// order lies behind the tiles (packed_inputs()). The views are addresses of host memory.
+std::uint64_t packed_size(const QuantizedWeight& host);
+/// The views of `host` are addresses of host memory. ArgumentError where they do not fit the weight or `packed` is not of packed_size();
 /// Unsupported without a packed_format().
 void pack_weight(const QuantizedWeight& host, std::span<std::byte> packed);
 /// The selector: a function of formats, shapes and the device. Views need types and layouts alone.

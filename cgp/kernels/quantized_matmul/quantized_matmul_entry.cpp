@@ -6,6 +6,7 @@
 #include "cgp/base/text.h"
 #include "cgp/kernels/catalog/tensor_case.h"
 #include "cgp/kernels/dequantize/dequantize_ref.h"
+#include "cgp/kernels/quantized_matmul/gather_columns.h"
 #include "cgp/kernels/quantized_matmul/quantized_gemv.h"
 #include "cgp/kernels/quantized_matmul/quantized_matmul_ref.h"
 
@@ -14,7 +15,7 @@ namespace {
 
 using row::Expected, row::TensorCase;
 
-HostArray packed(const HostWeight& h, WeightFormat f) {
+HostArray packed(const HostWeight& h) {
   QuantizedWeight w = h.shape;
   const auto view = [](const HostArray& a) {
     return a.shape.empty()
@@ -22,7 +23,8 @@ HostArray packed(const HostWeight& h, WeightFormat f) {
                : View(reinterpret_cast<std::uint64_t>(a.bytes.data()), a.size(), a.dtype, false, nullptr);
   };
   w.codes = view(h.codes), w.scales = view(h.scales), w.zeros = view(h.zeros);
-  HostArray out(DType::u8, {packed_bytes(f, w.rows, w.cols)});
+  w.g_idx = view(h.g_idx);
+  HostArray out(DType::u8, {packed_size(w)});
   pack_weight(w, out.bytes);
   return out;
 }
@@ -32,6 +34,7 @@ std::vector<runtime::KernelImage> ships(std::string_view arch) {
   DequantizeConfig c{QuantizedFormat::q4_k, DType::bf16};
   c.align = 16;
   all.push_back(dequantize_variant(c));
+  all.push_back(gather_columns_variant());
   for (const auto f : {QuantizedFormat::q4_k, QuantizedFormat::q8_0, QuantizedFormat::bnb_nf4}) {
     const int align = f == QuantizedFormat::q4_k ? 16 : f == QuantizedFormat::q8_0 ? 2 : 4;
     all.push_back(quantized_gemv_variant({f, DType::f16, DType::f16, 1, align, true}));
@@ -51,6 +54,14 @@ std::unique_ptr<Case> prepare(const runtime::Device& device, const Options& o,
   w.format = quantized_format_named(o.text("format"));
   w.rows = o.size("n"), w.cols = o.size("k"), w.group = o.size("group");
   const auto host = std::make_shared<HostWeight>(random_weight(w, false, false, seed));
+  if (o.flag("g_idx") && w.format == QuantizedFormat::gptq) {  // inputs of a group lie anywhere
+    host->g_idx = HostArray(DType::s32, {w.cols});
+    std::vector<std::uint64_t> input(w.cols);
+    for (std::uint64_t i = 0; i < w.cols; ++i) input[i] = i;
+    SplitMix64 rng(seed + 3);
+    for (std::uint64_t i = w.cols; i > 1; --i) std::swap(input[i - 1], input[rng.next() % i]);
+    for (std::uint64_t i = 0; i < w.cols; ++i) host->g_idx.set(input[i], double(i / w.group));
+  }
   auto c = std::make_unique<TensorCase>(device);
   QuantizedMatmul p;
   p.weight = host->shape, p.transposed = o.flag("transposed"), p.m = o.size("m");
@@ -59,24 +70,26 @@ std::unique_ptr<Case> prepare(const runtime::Device& device, const Options& o,
     return a.shape.empty() ? View{} : c->input(name, a);
   };
   p.weight.codes = give("codes", host->codes), p.weight.scales = give("scales", host->scales);
-  p.weight.zeros = give("zeros", host->zeros);
+  p.weight.zeros = give("zeros", host->zeros), p.weight.g_idx = give("g_idx", host->g_idx);
   const double weight_bytes = double(stored_bytes(p.weight));
   const DType type = row::float_option(o, "dtype");
   const std::uint64_t k = p.transposed ? w.rows : w.cols, n = p.transposed ? w.cols : w.rows;
   p.x = c->input("x", input_or_random(given, "x", type, {p.m, k}, seed + 7));
   p.y = c->output("y", type, {p.m, n});
   const auto order = packed_format(p.weight);
-  if (order && o.flag("packed")) p.packed = c->input("packed", packed(*host, *order));
+  if (order && o.flag("packed")) p.packed = c->input("packed", packed(*host));
   const auto plan = quantized_matmul_plan(p, device.info());
   if (plan.workspace) p.workspace = c->workspace(DType::u8, plan.workspace);
   c->flops = 2 * double(p.m) * double(n) * double(k);
   c->bytes = weight_bytes + double(p.m * (n + k)) * bytes(type);
   if (plan.weight_only) {
-    const WeightOnlyProblem q{*order, type, p.m, n, k};
+    WeightOnlyProblem q{*order, type, p.m, n, k};
+    q.gather = host->g_idx.shape.empty() || plan.gather ? 0 : 16;
     const int sms = std::max(1, device.info().sm_count);
-    c->runs({plan.wgmma ? weight_wgmma_variant(weight_wgmma_config(q, sms))
-                        : weight_only_variant(weight_only_config(q, sms))},
-            plan.why);
+    std::vector<Variant> variants{plan.wgmma ? weight_wgmma_variant(weight_wgmma_config(q, sms))
+                                             : weight_only_variant(weight_only_config(q, sms))};
+    if (plan.gather) variants.push_back(gather_columns_variant());
+    c->runs(std::move(variants), plan.why);
   } else if (plan.gemv) {
     c->runs({quantized_gemv_variant(quantized_gemv_config(p, device.info()))}, plan.why);
   } else {
@@ -105,6 +118,7 @@ KernelEntry quantized_matmul_entry() {
       {"n", "4096", "rows of the weight"},
       {"k", "4096", "columns of the weight"},
       {"group", "64", "inputs that share a scale (gptq, awq), elements that share an absmax (bnb_nf4)"},
+      {"g_idx", "0", "gptq: inputs of a group lie anywhere (act-order)"},
       {"transposed", "0", "y = x w, with x [m, n], instead of x [m, k] w'"},
       {"packed", "1", "weights are packed for weight_only where it has the format"},
       {"workspace_mib", "64", "most that is dequantised at a time"}};

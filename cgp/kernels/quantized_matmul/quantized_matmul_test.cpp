@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "cgp/base/error.h"
 #include "cgp/kernels/dequantize/dequantize_ref.h"
+#include "cgp/kernels/quantized_matmul/quantized_grouped.h"
 #include "cgp/testing/kernel_test.h"
 
 using namespace cgp;
@@ -49,6 +51,27 @@ TEST(quantized_matmul, every_way_matches_the_oracle) {
   run("awq", "bf16", "20", "64", "64"), run("bnb_nf4", "bf16", "9", "16", "72"),
       run("fp8_e4m3", "f32", "2", "7", "9");
   run("q8_0", "f32", "3", "33", "64"), run("f16", "f32", "2", "5", "7"), run("q4_0", "bf16", "0", "8", "32");
+}
+// Inputs of a group lie anywhere: columns of x are gathered by the product of few rows, before that of many, and weights are
+// dequantised elsewhere.
+TEST(quantized_matmul, act_order) {
+  const auto act = [](const char* type, const char* m, const char* k, const char* group, const char* arch,
+                      const char* transposed = "0") {
+    expect_right(quantized_matmul_entry(),
+                 {{"format", "gptq"},
+                  {"dtype", type},
+                  {"m", m},
+                  {"n", "40"},
+                  {"k", k},
+                  {"group", group},
+                  {"g_idx", "1"},
+                  {"transposed", transposed}},
+                 arch);
+  };
+  act("bf16", "1", "512", "128", "sm_90a"), act("f16", "5", "352", "32", "sm_90a");
+  act("bf16", "16", "320", "64", "sm_90a"), act("bf16", "19", "384", "128", "sm_90a");
+  act("f16", "70", "96", "32", "sm_90a"), act("f16", "3", "96", "32", "sm_80");
+  act("bf16", "4", "128", "64", "sm_90a", "1"), act("f16", "2", "96", "48", "sm_90a");
 }
 TEST(quantized_matmul, the_gradient_of_the_input) {
   run("q4_k", "bf16", "5", "24", "512", "sm_90a", "1"), run("gptq", "f16", "9", "16", "64", "sm_90a", "1");
@@ -176,6 +199,78 @@ TEST(quantized_matmul, the_selector_says_which_way_and_why) {
   EXPECT_THAT(quantized_matmul_plan(p, device.info()).why, HasSubstr("weight_only has no iq2_s"));
   p.weight.format = QuantizedFormat::q4_k;
   EXPECT_THAT(quantized_matmul_plan(p, runtime::Device::open("emu:sm_80").info()).why, HasSubstr("sm_80"));
+}
+
+// Three experts, one of them without rows, rows behind the last end: packed on sm_90 and dequantised elsewhere.
+void check_grouped(const char* arch, QuantizedFormat f, std::uint64_t n, std::uint64_t k, bool wide,
+                   bool packs) {
+  const auto device = runtime::Device::open(std::string("emu:") + arch);
+  QuantizedWeight w;
+  w.format = f, w.rows = 3 * n, w.cols = k;
+  const auto host = random_weight(w, false, false, 5);
+  auto codes = device.upload<std::uint8_t>(typed<std::uint8_t>(host.codes));
+  const std::uint64_t m = 23, ends[] = {9, 9, 21};
+  const auto x_host = random_array(DType::bf16, {m * k}, 3);
+  auto x = device.upload<std::uint16_t>(typed<std::uint16_t>(x_host));
+  HostArray y_host = random_array(DType::bf16, {m * n}, 4);
+  const HostArray before = y_host;
+  auto y = device.upload<std::uint16_t>(typed<std::uint16_t>(y_host));
+  auto narrow = device.upload<std::uint32_t>(std::vector<std::uint32_t>{9, 9, 21});
+  auto wider = device.upload<std::uint64_t>(std::vector<std::uint64_t>{9, 9, 21});
+  auto at_host = w;
+  at_host.codes = View(reinterpret_cast<std::uint64_t>(host.codes.bytes.data()), host.codes.size(), DType::u8,
+                       false, nullptr);
+  std::vector<std::byte> bytes_of(packed_size(at_host) + 1);
+  if (bytes_of.size() > 1) pack_weight(at_host, std::span(bytes_of).first(bytes_of.size() - 1));
+  auto packed = device.alloc<std::byte>(bytes_of.size());
+  packed.upload(bytes_of);
+  const auto backend = device.backend().get();
+  QuantizedGrouped p;
+  p.weight = w, p.weight.codes = std::as_const(codes), p.groups = 3, p.m = m;
+  p.ends = wide ? View(wider.address(), 3, DType::u64, false, backend)
+                : View(narrow.address(), 3, DType::u32, false, backend);
+  p.x = View(x.address(), m * k, DType::bf16, false, backend);
+  p.y = View(y.address(), m * n, DType::bf16, true, backend);
+  if (bytes_of.size() > 1) p.packed = View(packed.address(), bytes_of.size() - 1, DType::u8, false, backend);
+  const auto plan = quantized_grouped_plan(p, device.info());
+  EXPECT_EQ(plan.weight_only, packs) << plan.why;
+  auto workspace = device.zeros<std::uint8_t>(plan.workspace + 1);
+  p.workspace = workspace;
+  quantized_grouped(device.stream(), p);
+  device.sync();
+  const auto got = y.to_vector();
+  std::memcpy(y_host.bytes.data(), got.data(), y_host.bytes.size());
+  const auto values = decoded(host);
+  for (std::uint64_t r = 0, g = 0; r < m; ++r) {
+    while (g < 3 && r >= ends[g]) ++g;
+    for (std::uint64_t j = 0; j < n; ++j) {
+      if (g == 3) {
+        EXPECT_EQ(y_host.at(r * n + j), before.at(r * n + j));
+        continue;
+      }
+      double sum = 0, size = 0;
+      for (std::uint64_t e = 0; e < k; ++e) {
+        const double v = x_host.at(r * k + e) * double(values[(g * n + j) * k + e]);
+        sum += v, size += std::fabs(v);
+      }
+      // A minimum is a part of a weight of Q4_K that its value does not show.
+      const double bound = unit_roundoff(DType::bf16) * (1.01 * std::fabs(sum) + 8 * size + 0.1);
+      EXPECT_NEAR(y_host.at(r * n + j), sum, bound) << name(f) << " " << r << " " << j;
+    }
+  }
+  if (!packs) {
+    p.workspace = {};
+    EXPECT_THAT(message([&] { quantized_grouped(device.stream(), p); }),
+                HasSubstr("workspace must be given"));
+  }
+  p.groups = 7;
+  EXPECT_THAT(message([&] { quantized_grouped(device.stream(), p); }), HasSubstr("must divide the rows"));
+}
+TEST(quantized_matmul, experts_of_a_mixture) {
+  check_grouped("sm_90a", QuantizedFormat::q4_0, 64, 512, false, true);
+  check_grouped("sm_90a", QuantizedFormat::q8_0, 32, 96, true, true);
+  check_grouped("sm_90a", QuantizedFormat::q4_0, 24, 64, false, false);  // packed experts have 32 rows
+  check_grouped("sm_80", QuantizedFormat::q8_0, 40, 64, true, false);
 }
 
 TEST(quantized_matmul, what_does_not_fit_is_named_and_nothing_is_written) {

@@ -50,6 +50,9 @@ struct WeightOnlyProblem {
   /// x / sqrt(mean(x^2) + eps) * norm.
   std::uint64_t norm = 0;
   float eps = 1e-6f;
+  /// u32 [k], at a multiple of 16 bytes; 0: none. Column i of the packed weights is multiplied by column gather[i] of x: weights whose
+  /// inputs were packed in another order (packed_inputs()). Not on wgmma, with a norm, or `beside`.
+  std::uint64_t gather = 0;
   /// Experts of a mixture, on wgmma: 0 is one weight; else as many packed weights [n, k] one after the other, and group g has the rows of x
   /// and y from ends[g - 1] to ends[g], numbers of 32 (wide_ends: 64) bits on the device, as grouped_gemm has them. Rows behind the
   /// last end are left alone; m are all rows.
@@ -84,10 +87,11 @@ struct WeightOnlyConfig {
   WeightOnlyEnd end = WeightOnlyEnd::store;
   Activation activation = Activation::identity;
   WeightOnlyOrder order = WeightOnlyOrder::after;
-  bool norm = false;   ///< x is normalised when it is loaded
-  int min_blocks = 1;  ///< to an SM
-  int smem_kb = 0;     ///< of shared memory that a block takes (WeightOnlySpace); 0: what it needs
-  bool pairs = false;  ///< numbers of two codes are looked up in shared memory: NF4, IQ4_NL
+  bool norm = false;    ///< x is normalised when it is loaded
+  int min_blocks = 1;   ///< to an SM
+  int smem_kb = 0;      ///< of shared memory that a block takes (WeightOnlySpace); 0: what it needs
+  bool pairs = false;   ///< numbers of two codes are looked up in shared memory: NF4, IQ4_NL
+  bool gather = false;  ///< columns of x by index
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     v.choice("format", kWeightFormatNames, c.format), v.type("type", "", c.type),
@@ -100,7 +104,7 @@ struct WeightOnlyConfig {
     v.choice("end", kWeightOnlyEnds, c.end), v.choice("activation", kWeightOnlyActivations, c.activation);
     v.choice("order", kWeightOnlyOrders, c.order);
     v.flag("norm", c.norm), v.number("min_blocks", "blocks", c.min_blocks, 1);
-    v.number("smem_kb", "smem", c.smem_kb, 0), v.flag("pairs", c.pairs);
+    v.number("smem_kb", "smem", c.smem_kb, 0), v.flag("pairs", c.pairs), v.flag("gather", c.gather);
   }
   int block_tiles() const { return (k_tiles + cluster - 1) / cluster; }  ///< of K, of a block
   int parts() const { return cluster * share; }                          ///< that K is cut into

@@ -121,7 +121,7 @@ WeightOnlyConfig weight_only_config(const WeightOnlyProblem& p, int sms) {
   WeightOnlyConfig c{p.type, p.format};
   c.k_tiles = int((p.k + 255) / 256), c.pdl = p.pdl, c.end = p.end, c.activation = p.activation;
   if (p.pdl) c.order = p.order;
-  c.norm = p.norm != 0;
+  c.norm = p.norm != 0, c.gather = p.gather != 0;
   while (std::uint64_t(c.rows) < p.m && c.rows < int(kWeightOnlyMaxRows)) c.rows *= 2;
   if (p.pdl && p.space != WeightOnlySpace::whole && c.rows == 1) {
     WeightOnlyConfig beside = c;
@@ -155,6 +155,8 @@ std::string reject(const WeightOnlyProblem& p) {
   if (auto why = reject_group(p); !why.empty()) return why;
   if (p.n > 0x7ffffff0) return text::cat("n = ", p.n, ": less than 2^31 - 16 is possible");
   if (p.norm && (p.m > 1 || p.norm % 16)) return "norm: one row of x, and a weight at a multiple of 16 bytes";
+  if (p.gather && (p.gather % 16 || p.norm || p.order == WeightOnlyOrder::beside))
+    return "gather: its indices lie at a multiple of 16 bytes, and there is no norm and no order `beside`";
   if (p.x % 16 || p.ldx % 8) return "x and its rows must lie at multiples of 16 bytes";
   if (p.w % 16) return "packed weights must lie at a multiple of 16 bytes";
   if (auto why = reject_end(p); !why.empty()) return why;
@@ -178,6 +180,7 @@ void weight_only_gemm(runtime::Stream& s, const WeightOnlyProblem& p, const Weig
                                            .y = p.y,
                                            .ldy = p.ldy ? p.ldy : p.columns(),
                                            .norm = p.norm,
+                                           .gather = p.gather,
                                            .m = std::uint32_t(p.m),
                                            .n = std::uint32_t(p.n),
                                            .k = std::uint32_t(p.k),

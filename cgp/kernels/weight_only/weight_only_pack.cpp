@@ -184,20 +184,31 @@ void weight_pack_kernel(Kernel& k, WeightPackConfig c, WeightPackParams<Val> p) 
 
 std::string reject(const WeightPack& p) {
   const auto& l = layout(p.format);
-  if (l.has_zeros || l.table != WeightTable::none)
-    return text::cat("format = ", l.name, ": it is packed on the host");
+  const bool tensors = p.source != WeightSource::blocks,
+             fits = p.source == WeightSource::blocks ? !l.has_zeros
+                    : p.source == WeightSource::bnb  ? p.format == WeightFormat::nf4
+                                                     : l.has_zeros;
+  if (!fits)
+    return text::cat("format = ", l.name,
+                     tensors ? ": source has other codes" : ": its codes and scales are tensors");
   if (!p.k || p.k % std::uint64_t(l.file_block) || p.k > 0x7fffff00)
     return text::cat("k = ", p.k, " is no multiple of ", l.file_block, " from there to 2^31 - 256");
   if (p.n > 0x7ffffff0) return text::cat("n = ", p.n, ": less than 2^31 - 16 is possible");
   if (p.up && p.n % 16) return text::cat("n = ", p.n, " of a gate and up is no multiple of 16");
   if (packed_bytes(p.format, p.n, p.k) / std::uint64_t(l.tile_bytes()) > 0x7fffffff)
     return "there are 2^31 tiles or more";
+  if (p.up && (tensors || l.table != WeightTable::none)) return "up: a gate has blocks without a table";
+  if (l.has_zeros && p.n % 8) return text::cat("n = ", p.n, " is no multiple of 8");
+  if (tensors && (!p.scales || p.scales % 4 || (l.has_zeros && (!p.zeros || p.zeros % 4))))
+    return "scales and zeros must be given and lie at multiples of 4 bytes";
   if (!p.file || p.file % 4 || p.up % 4) return "blocks must be given and lie at multiples of 4 bytes";
   if (!p.packed || p.packed % 16) return "packed must be given and lie at a multiple of 16 bytes";
   return {};
 }
 
 Variant weight_pack_variant(const WeightPackConfig& c) {
+  if (c.source != WeightSource::blocks || layout(c.format).table != WeightTable::none)
+    return weight_pack_tensors_variant(c);
   return variant(c.name(), 75, weight_pack_kernel, c);
 }
 
@@ -205,6 +216,7 @@ void pack_weights(runtime::Stream& s, const WeightPack& p) {
   if (auto why = reject(p); !why.empty()) throw ArgumentError(text::cat("pack_weights: ", why));
   if (!p.n) return;
   const auto& l = layout(p.format);
+  if (p.source != WeightSource::blocks || l.table != WeightTable::none) return pack_tensors(s, p);
   const std::uint64_t k_tiles = (p.k + 255) / 256, tiles = (p.n + 31) / 32 * 2 * k_tiles;
   const WeightPackParams<HostValue> n{
       .file = p.file,

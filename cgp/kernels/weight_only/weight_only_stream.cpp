@@ -267,6 +267,10 @@ class Product {
             eight(In<f32>(p_.x + to<u64>(u.row[i]) * p_.ldx * 4u, 0, false), unit, there, past_l1));
         continue;
       }
+      if (c_.gather) {
+        u.words.push_back(gathered(u.row[i], unit, there));
+        continue;
+      }
       const In<b32> x(p_.x + to<u64>(u.row[i]) * p_.ldx * 2u + to<u64>(unit / 4u) * 64u, 0, !c_.pdl);
       u.words.emplace_back();
       auto& w = u.words.back();
@@ -274,6 +278,18 @@ class Product {
                                  : x.template ld_if<4>(there, quad_, Val<b32>(0));
       for (const auto& v : words) w.push_back(v);
     }
+  }
+  /// Columns of x by index: those that columns 8 unit ... of the weights multiply.
+  std::vector<Val<b32>> gathered(const Val<u32>& row, const Val<u32>& unit, const Val<pred>& there) {
+    const In<u16> x(p_.x + to<u64>(row) * p_.ldx * 2u, 0, !c_.pdl);
+    const In<u32> columns(p_.gather, 0, true);
+    std::vector<Val<b32>> words;
+    for (int half = 0; half < 2; ++half) {
+      const auto at = columns.template ld_if<4>(there, unit * 2u + std::uint32_t(half), Val<u32>(0));
+      const auto element = [&](int i) { return bits<b32>(to<u32>(x.ld_if(there, at[i], Val<u16>(0))[0])); };
+      for (int i = 0; i < 4; i += 2) words.push_back(prmt(element(i), element(i + 1), Val<u32>(0x5410u)));
+    }
+    return words;
   }
   /// The block has the row of x in its registers: words become those of the normalised row.
   void normalise(Units& u) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cgp/kernels/weight_only/weight_only_tensors.h"
 
+#include <cstring>
+
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/kernels/weight_only/weight_only_tile.h"
@@ -43,19 +45,41 @@ std::optional<WeightFormat> int4_format(std::uint64_t group) {
   return {};
 }
 
+std::vector<std::uint32_t> packed_inputs(const quant::Gptq& w) {
+  std::vector<std::uint32_t> inputs(w.g_idx.size());
+  std::vector<std::uint64_t> count(std::size_t(w.group ? w.cols / w.group : 0));
+  bool in_order = true;
+  for (std::size_t i = 0; i < w.g_idx.size(); ++i) {
+    const auto g = std::size_t(w.g_idx[i]);
+    in_order = in_order && g == i / w.group;
+    if (g < count.size() && count[g] < w.group) inputs[g * w.group + count[g]] = std::uint32_t(i);
+    if (g >= count.size() || ++count[g] > w.group)
+      throw Unsupported({text::cat("GPTQ: packed weights have ", w.group, " inputs in each group"),
+                         {},
+                         text::cat("g_idx[", i, "] is ", w.g_idx[i], ", of ", count.size(),
+                                   " groups, and the group has its inputs already"),
+                         "use the weight as it is: it is dequantised for each product"});
+  }
+  if (in_order) inputs.clear();
+  return inputs;
+}
+std::uint64_t packed_bytes(const quant::Gptq& w) {
+  return packed_bytes(format_of("GPTQ", w.group), w.rows, w.cols) + 4 * packed_inputs(w).size();
+}
+
 void pack_weights(const quant::Gptq& w, std::span<std::byte> packed) {
   quant::check(w);
   const auto f = format_of("GPTQ", w.group);
-  for (std::size_t i = 0; i < w.g_idx.size(); ++i)
-    if (std::uint64_t(w.g_idx[i]) != i / w.group)
-      throw Unsupported({"GPTQ: packed weights have their groups in order (no act-order)",
-                         {},
-                         text::cat("g_idx[", i, "] is ", w.g_idx[i], ", not ", i / w.group),
-                         "use the weight as it is: it is dequantised for each product"});
+  const auto inputs = packed_inputs(w);
+  if (packed.size() != packed_bytes(w))
+    throw ArgumentError(text::cat("packed weights have ", packed_bytes(w), " bytes, not ", packed.size()));
+  const auto tiles = packed.first(packed.size() - 4 * inputs.size());
+  if (!inputs.empty()) std::memcpy(&packed[tiles.size()], inputs.data(), 4 * inputs.size());
   pack(
-      f, w, packed,
+      f, w, tiles,
       [&](std::uint64_t row, std::uint64_t col) {
-        return nibble(w.qweight[col / 8 * w.rows + row], col % 8);
+        const std::uint64_t input = inputs.empty() ? col : inputs[col];
+        return nibble(w.qweight[input / 8 * w.rows + row], input % 8);
       },
       [&](std::uint64_t row, std::uint64_t g) {
         return std::uint8_t(nibble(w.qzeros[(g * w.rows + row) / 8], row % 8) + w.zeros_minus_one);

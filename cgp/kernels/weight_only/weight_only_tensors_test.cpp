@@ -230,6 +230,49 @@ std::string message(const F& f) {
   }
   return "";
 }
+// The same bytes as on the host; shapes with rows and columns of a tile that are not there.
+void check_packing(const runtime::Device& device, const Weight& w) {
+  const auto want = w.packed();
+  runtime::Stream s(device);
+  auto packed = device.alloc<std::byte>(want.size());
+  packed.upload(std::vector<std::byte>(want.size(), std::byte(0xa5)));
+  const auto codes =
+      w.qweight.empty() ? std::as_bytes(std::span(w.codes)) : std::as_bytes(std::span(w.qweight));
+  const auto scales =
+      w.scales.empty() ? std::as_bytes(std::span(w.absmax)) : std::as_bytes(std::span(w.scales));
+  const auto put = [&](std::span<const std::byte> host) {
+    auto at = device.alloc<std::byte>(host.size() + 16);
+    std::vector<std::byte> copy(host.begin(), host.end());
+    copy.resize(host.size() + 16);
+    at.upload(copy);
+    return at;
+  };
+  auto codes_at = put(codes), scales_at = put(scales), zeros_at = put(std::as_bytes(std::span(w.qzeros)));
+  WeightPack p{w.format(), w.rows, w.cols, codes_at.address(), 0, packed.address()};
+  p.source = w.is_blocks()         ? WeightSource::blocks
+             : w.is_nf4()          ? WeightSource::bnb
+             : w.kind == Kind::awq ? WeightSource::awq
+                                   : WeightSource::gptq;
+  p.scales = scales_at.address(), p.zeros = zeros_at.address(), p.zeros_minus_one = w.kind == Kind::gptq_v1;
+  if (w.is_blocks()) p.scales = p.zeros = 0;
+  ASSERT_EQ(reject(p), "");
+  pack_weights(s, p);
+  s.wait();
+  std::vector<std::byte> got(want.size());
+  packed.download(got);
+  EXPECT_TRUE(got == want) << layout(p.format).name << " " << int(w.kind) << " " << w.rows << "x" << w.cols;
+}
+void check_packing(const runtime::Device& device) {
+  for (std::uint64_t group : {32, 64, 128})
+    for (auto kind : {Kind::gptq, Kind::gptq_v1, Kind::awq})
+      check_packing(device, Weight(kind, 40, 384, group));
+  check_packing(device, Weight(Kind::nf4, 37, 320)), check_packing(device, Weight(Kind::nf4_blocks, 37, 320));
+  check_packing(device, Weight(Kind::mxfp4, 37, 288)), check_packing(device, Weight(Kind::iq4_nl, 37, 288));
+}
+TEST(weight_tensors, packed_on_the_emulator) {
+  for (auto arch : {"emu:sm_75", "emu:sm_90a"}) check_packing(runtime::Device::open(arch));
+}
+
 TEST(weight_tensors, what_cannot_be_packed_is_named) {
   const Weight w(Kind::gptq, 16, 128, 64), odd(Kind::awq, 16, 128, 16);
   std::vector<std::byte> to(packed_bytes(WeightFormat::int4_g64, 16, 128));
@@ -242,7 +285,14 @@ TEST(weight_tensors, what_cannot_be_packed_is_named) {
   pack_weights(g, to);
   EXPECT_EQ(to, w.packed());
   std::swap(order[0], order[127]);
-  EXPECT_THAT(message<Unsupported>([&] { pack_weights(g, to); }), HasSubstr("g_idx[0] is 1, not 0"));
+  EXPECT_THAT(message<ArgumentError>([&] { pack_weights(g, to); }), HasSubstr("packed weights have"));
+  std::vector<std::byte> with_inputs(to.size() + 4 * 128);
+  pack_weights(g, with_inputs);
+  EXPECT_EQ(packed_inputs(g)[63], 127u);
+  EXPECT_EQ(packed_inputs(g)[64], 0u);
+  order[0] = 0;  // 65 inputs of group 0
+  EXPECT_THAT(message<Unsupported>([&] { pack_weights(g, with_inputs); }),
+              HasSubstr("g_idx[127] is 0, of 2 groups"));
   g.g_idx = {}, to.pop_back();
   EXPECT_THAT(message<ArgumentError>([&] { pack_weights(g, to); }), HasSubstr("packed weights have"));
   g.scales = g.scales.first(3);
@@ -255,7 +305,13 @@ TEST(weight_tensors, what_cannot_be_packed_is_named) {
   EXPECT_THAT(reject(p), HasSubstr("k = 4160 is no multiple of a group of 128"));
   EXPECT_THAT(reject_wgmma(p), HasSubstr("k = 4160 is no multiple of a group of 128"));
   EXPECT_THAT(reject(WeightPack{WeightFormat::int4_g64, 16, 256, 16, 0, 16}),
-              HasSubstr("packed on the host"));
+              HasSubstr("its codes and scales are tensors"));
+  WeightPack other{WeightFormat::nf4, 16, 256, 16, 0, 16, WeightSource::awq, 16, 16};
+  EXPECT_THAT(reject(other), HasSubstr("source has other codes"));
+  other.format = WeightFormat::int4_g64, other.zeros = 0;
+  EXPECT_THAT(reject(other), HasSubstr("scales and zeros must be given"));
+  other.zeros = 16, other.n = 12;
+  EXPECT_THAT(reject(other), HasSubstr("n = 12 is no multiple of 8"));
   EXPECT_THROW(pack_weights(WeightFormat::int4_g64, 16, 128, {}, to), ArgumentError);
 }
 

@@ -22,6 +22,7 @@ struct WeightWgmmaConfig {
   bool grouped = false;     ///< a block finds the group of its rows of x
   bool persistent = false;  ///< blocks walk over tiles of y; no clusters, 64 rows or more
   bool reread = false;      ///< several blocks read the same weights: they stay in L2
+  bool pairs = false;       ///< numbers of two codes are looked up in shared memory: NF4, IQ4_NL
   bool pdl = false;
   WeightOnlyEnd end = WeightOnlyEnd::store;
   Activation activation = Activation::identity;
@@ -36,7 +37,7 @@ struct WeightWgmmaConfig {
     v.number("w_stages", "w", c.w_stages), v.number("x_stages", "x", c.x_stages);
     v.number("min_blocks", "blocks", c.min_blocks), v.number("scale_terms", "terms", c.scale_terms);
     v.flag("grouped", c.grouped), v.flag("persistent", c.persistent);
-    v.flag("reread", c.reread), v.flag("pdl", c.pdl);
+    v.flag("reread", c.reread), v.flag("pairs", c.pairs), v.flag("pdl", c.pdl);
     v.choice("end", kWeightOnlyEnds, c.end), v.choice("activation", kWeightOnlyActivations, c.activation);
     v.choice("order", kWeightOnlyOrders, c.order);
   }

@@ -17,7 +17,7 @@ std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / 
 
 int WeightWgmmaConfig::smem_bytes() const {
   return w_stages * (4 * warpgroups * layout(format).tile_bytes() + 16) + x_stages * (128 * rows + 16) +
-         staging_bytes() + 1280;
+         staging_bytes() + (pairs ? 256 * 128 : 0) + 1280;
 }
 
 std::string reject_wgmma(const WeightOnlyProblem& p) {
@@ -25,6 +25,7 @@ std::string reject_wgmma(const WeightOnlyProblem& p) {
     return text::cat("type = ", name(p.type), ": x and y are f16 or bf16");
   if (!p.k || p.k % 32 || p.k > 1u << 24)
     return text::cat("k = ", p.k, " is no multiple of 32 from 32 to 2^24");
+  if (p.gather) return "gather: columns of x are gathered before a product on wgmma";
   if (auto why = reject_group(p); !why.empty()) return why;
   if (p.n > 0x7ffffe00 || p.n > 64u * 65535)
     return text::cat("n = ", p.n, ": at most ", 64 * 65535, " rows of weights are possible");
@@ -78,7 +79,16 @@ WeightWgmmaConfig weight_wgmma_config(const WeightOnlyProblem& p, int sms) {
     if (std::uint64_t(c.rows) * std::max<std::uint64_t>(p.groups, 1) >= p.m) break;
   }
   best.scale_terms = best.rows == 256 ? 2 : 1;  // there products hide what decoding takes
-  return best;
+  const auto groups = std::max<std::uint64_t>(p.groups, 1);
+  best.reread = ceil_div(p.m, groups) > std::uint64_t(best.rows);
+  const auto tiles = ceil_div(p.n, std::uint64_t(best.columns())) * groups *
+                     ceil_div(ceil_div(p.m, groups), std::uint64_t(best.rows));
+  c = best;
+  c.persistent = c.split * c.share == 1 && c.rows >= 128 && tiles > std::uint64_t(sms);
+  for (c.pairs = layout(p.format).looked_up();; c.pairs = false) {
+    if (weight_wgmma_fit(c)) return c;
+    if (!c.pairs) return best;
+  }
 }
 
 bool weight_wgmma_serves(const WeightOnlyProblem& p) {

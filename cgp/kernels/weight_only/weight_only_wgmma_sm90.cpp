@@ -30,6 +30,7 @@ namespace cgp::kernels {
 namespace {
 
 using namespace dsl;
+using weight_only_impl::PairTable;
 using weight_only_impl::WeightTile;
 
 /// 256 of K of a warp's 16 rows of weights; 64 of them, scaled, are operand A.
@@ -38,10 +39,11 @@ class ScaledWeights {
   using Pair = typename WeightTile<T>::Pair;
 
  public:
-  ScaledWeights(const WeightLayout& l, int terms, const Val<u32>& base, const Val<u32>& lane)
+  ScaledWeights(const WeightLayout& l, int terms, const Val<u32>& base, const Val<u32>& lane,
+                const std::optional<PairTable>& pairs)
       : l_(l), terms_(std::is_same_v<T, bf16> ? terms : 1) {
     for (int step = 0; step < 4; ++step) {
-      steps_.push_back(steps_.empty() ? WeightTile<T>(l, base, lane) : steps_.back());
+      steps_.push_back(steps_.empty() ? WeightTile<T>(l, base, lane, pairs) : steps_.back());
       steps_.back().load(step);
     }
   }
@@ -149,6 +151,7 @@ class WgmmaProduct {
         c_(c),
         l_(layout(c.format)),
         p_(p),
+        pairs_(look_up(k, c)),
         rows_of_block_(rows_of_block(k, c, N, p)),
         math_(k.role<Warpgroup>(c.warpgroups, math_registers(c))),
         load_(k.role<Warpgroup>(1, kLoadRegisters)),
@@ -342,6 +345,12 @@ class WgmmaProduct {
     }
   }
 
+  static std::optional<PairTable> look_up(Kernel& k, const WeightWgmmaConfig& c) {
+    if (!c.pairs) return {};
+    PairTable table(k, k.tid() % 32u);
+    table.fill<T>(k, layout(c.format).table, k.tid(), std::uint32_t(128 * (c.warpgroups + 1)));
+    return table;  // the block's barriers are waited for after this
+  }
   // Of sums, in elements: eight rows and four pairs of columns of a store meet different banks.
   std::uint32_t kPitch() const { return std::uint32_t(c_.columns() + 4); }
 
@@ -378,7 +387,7 @@ class WgmmaProduct {
   InFlight<Sum, 1> multiply_tile(Warpgroup& wg, Before before) {
     auto taken = w_.take(wg);
     auto warp = wg.warp();
-    ScaledWeights<T> w(l_, c_.scale_terms, taken.piece(wg.index * 4u + warp.index), warp.lane());
+    ScaledWeights<T> w(l_, c_.scale_terms, taken.piece(wg.index * 4u + warp.index), warp.lane(), pairs_);
     std::move(taken).release(warp);
     auto first = multiply(wg, std::move(before), w, 0);
     auto second = multiply(wg, std::move(first), w, 1);
@@ -462,6 +471,7 @@ class WgmmaProduct {
   const WeightWgmmaConfig& c_;
   const WeightLayout& l_;
   const WeightWgmmaParams<Val>& p_;
+  std::optional<PairTable> pairs_;
   TileRows rows_of_block_;
   Role<Warpgroup> math_, load_;
   Map map_;

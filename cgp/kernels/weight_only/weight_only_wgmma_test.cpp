@@ -158,8 +158,7 @@ WeightWgmmaConfig persistent(WeightWgmmaConfig c) {
   c.persistent = true, c.reread = c.rows == 64, c.blocks = 2;
   return c;
 }
-TEST(weight_wgmma, blocks_that_walk_over_tiles) {
-  const auto device = runtime::Device::open("emu:sm_90a");
+void check_walks(const runtime::Device& device) {
   const auto f = WeightFormat::q4_0;
   const WeightOnlyProblem tall{f, DType::f16, 300, 200, 512}, odd{f, DType::bf16, 70, 75, 256},
       wide{f, DType::bf16, 65, 200, 256};
@@ -171,6 +170,8 @@ TEST(weight_wgmma, blocks_that_walk_over_tiles) {
     check(device, p, persistent(config(p, 64, 2, 1, 1, 1)));
   }
 }
+
+TEST(weight_wgmma, blocks_that_walk_over_tiles) { check_walks(runtime::Device::open("emu:sm_90a")); }
 
 // Experts in one launch: the bits of one launch an expert with the same config, rows behind the last end left alone.
 void check_groups(const runtime::Device& device, WeightOnlyProblem p, const std::vector<std::uint64_t>& ends,
@@ -264,13 +265,14 @@ TEST(weight_wgmma, right_on_a_gpu) {
       }
 }
 
-TEST(weight_wgmma, groups_on_a_gpu) {
+TEST(weight_wgmma, walks_and_groups_on_a_gpu) {
   runtime::Device device;
   try {
     device = runtime::Device::open("cuda:0");
   } catch (const Unsupported& e) {
     GTEST_SKIP() << e.what();
   }
+  check_walks(device);
   for (auto f : {WeightFormat::q4_0, WeightFormat::q4_k})
     for (std::uint64_t rows : {40, 600, 9000}) {
       std::vector<std::uint64_t> ends;
