@@ -42,6 +42,13 @@ struct ShaderOptions {
   /// SPIR-V: f16 is converted by the device's own instructions, where it has shaderFloat16, keeps subnormals of f16 and rounds it to
   /// nearest even on request. Otherwise by integers.
   bool float16 = false;
+  /// SPIR-V: the device multiplies cooperative matrices (SPV_KHR_cooperative_matrix) of 16 x 8 x 16 of f16, or of bf16
+  /// (SPV_KHR_bfloat16), into f32, and spreads them over the subgroup as PTX spreads them over the warp. mma.sync is such a
+  /// product then, with subgroup_size 32; otherwise the threads multiply what they tell each other.
+  bool matrix_f16 = false, matrix_bf16 = false;
+  /// SPIR-V: workgroup memory is accessed in words of 8 and 16 bytes where PTX does so (workgroupMemoryExplicitLayout), and in
+  /// bytes and halves (with the 8- and 16-bit access of that feature).
+  bool wide_shared = false, narrow_shared = false;
   /// SPIR-V: bytes of push constants that the device has. A larger block is read through an address.
   std::uint32_t push_constants = 128;
 };
@@ -62,8 +69,12 @@ struct Parameter {
 struct Requirements {
   bool subgroups = false;  ///< shuffle and ballot, with the options' subgroup size; "subgroups" in WebGPU
   bool int64 = false;      ///< SPIR-V: shaderInt64
-  bool device_address = false;        ///< SPIR-V: bufferDeviceAddress
-  bool float16 = false;               ///< SPIR-V: as ShaderOptions::float16
+  bool device_address = false;  ///< SPIR-V: bufferDeviceAddress
+  bool float16 = false;         ///< SPIR-V: as ShaderOptions::float16
+  bool matrix_f16 = false;      ///< SPIR-V: cooperative matrices, as ShaderOptions
+  bool matrix_bf16 = false;
+  bool wide_shared = false;  ///< SPIR-V: as ShaderOptions
+  bool narrow_shared = false;
   bool storage16 = false;             ///< SPIR-V: storageBuffer16BitAccess
   bool storage8 = false;              ///< SPIR-V: storageBuffer8BitAccess
   std::uint32_t shared_bytes = 0;     ///< workgroup memory, scratch for shuffles included

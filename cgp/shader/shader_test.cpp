@@ -229,7 +229,11 @@ TEST(refusals, name_instruction_line_and_reason) {
     std::string_view body, says;
     bool both = true;
   } cases[] = {
-      {"cp.async.ca.shared.global [tile], [%rd0], 4;", "a shader cannot do cp.async"},
+      {"ldu.global.u32 %r2, [%rd0];\nmatch.all.sync.b32 %r2|%p0, %r1, -1;\nst.global.b32 [%rd1], %r2;",
+       "cannot do match.all.sync"},
+      {"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f0,%f1,%f2,%f3}, {%r1,%r2,%r3,%r4}, {%r5,%r6}, "
+       "{%f0,%f1,%f2,%f3};",
+       "of f16 or bf16 into f32"},
       {"ld.b32 %r2, [%rd0];\nst.global.b32 [%rd1], %r2;", "no generic addresses"},
       {"bar.sync 1, 32;", "takes every thread of the workgroup"},
       {"shfl.sync.idx.b32 %r2, %r1, 0, 31, 0xffff;\nst.global.b32 [%rd1], %r2;",
