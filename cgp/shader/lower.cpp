@@ -491,7 +491,7 @@ void Lowering::instruction(std::uint32_t index, const Mask* mask) {
         b_.comment(text::cat(path.substr(path.rfind('/') + 1), ":", l.line));
     line_ = i.loc;
   }
-  if (!facts_.live[index] || ptx::is_jump(i.op) || is_hint(i)) return;
+  if (!facts_.live[index] || index == skip_ || ptx::is_jump(i.op) || is_hint(i)) return;
   if (orders_copies(i)) return;
   if (needs_workgroup(k_, i) || ptx::family(i.op) == Family::warp || ptx::family(i.op) == Family::matrix) {
     together(i, mask);

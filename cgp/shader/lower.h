@@ -137,6 +137,7 @@ class Lowering {
 
   // lower_matrix.cpp
   void product(const ptx::Inst& i, const Mask* mask);
+  const ptx::Inst* twin(const ptx::Inst& i) const;
   void load_matrices(const ptx::Inst& i, const Mask* mask);
   void copy(const ptx::Inst& i);
 
@@ -152,7 +153,8 @@ class Lowering {
   std::vector<Variable> flags_;
   std::vector<std::uint32_t> scope_of_block_, scope_parent_;
   std::vector<std::uint8_t> scope_locked_;
-  std::uint32_t index_ = 0;  ///< of the instruction that is being translated
+  std::uint32_t index_ = 0;          ///< of the instruction that is being translated
+  std::uint32_t skip_ = ptx::kNone;  ///< an instruction that was translated with the one before it
   std::uint32_t line_ = ptx::kNone;
   std::uint32_t temporaries_ = 0;
 };

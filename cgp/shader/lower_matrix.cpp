@@ -27,6 +27,21 @@ Value wide_bf16(Builder& b, Value word, bool upper) {
 
 }  // namespace
 
+/// The instruction behind this product if it is one of the same kind with the same A that does not need this one's result.
+const Inst* Lowering::twin(const Inst& i) const {
+  const std::uint32_t next = index_ + 1;
+  if (next >= f_.body.size() || k_.cfg.block_of[next] != k_.cfg.block_of[index_]) return nullptr;
+  const Inst& x = f_.body[next];
+  if (x.op != Op::mma || x.guard != kNone || x.mods != i.mods || !facts_.live[next]) return nullptr;
+  for (std::size_t e = 0; e < i.operands[1].elems.size(); ++e)
+    if (i.operands[1].elems[e].reg != x.operands[1].elems[e].reg) return nullptr;
+  for (const auto& written : i.operands[0].elems)
+    for (std::size_t operand = 1; operand < 4; ++operand)
+      for (const auto& e : x.operands[operand].elems)
+        if (e.reg != kNone && e.reg == written.reg) return nullptr;
+  return &x;
+}
+
 /// With lane = 4 g + q, a thread has of A the rows g and g + 8, of B the column g, of C the columns 2 q and 2 q + 1 of both rows;
 /// of K each word has two neighbours, and the words of the lanes 4 g .. 4 g + 3 are all of a row: PTX ISA, "Matrix Fragments for
 /// mma.m16n8k16".
@@ -37,13 +52,28 @@ void Lowering::product(const Inst& i, const Mask* mask) {
   if (!depth || !(bf16 || i.has(Mod::f16)) || i.type(0) != Mod::f32 || i.type(3) != Mod::f32)
     no("a shader multiplies matrices of m16n8k16 and m16n8k8, of f16 or bf16 into f32");
   std::vector<Value> a, b, c;
-  for (const auto& e : o[1].elems) a.push_back(b_.keep(read(e, Type::u32)));
-  for (const auto& e : o[2].elems) b.push_back(b_.keep(read(e, Type::u32)));
-  for (const auto& e : o[3].elems) c.push_back(b_.keep(read(e, Type::f32)));
+  const auto take = [&](const Inst& x, bool with_a) {
+    const auto values = [&](std::size_t operand, Type t, std::vector<Value>& to) {
+      for (const auto& e : x.operands[operand].elems) to.push_back(b_.keep(read(e, t)));
+    };
+    if (with_a) values(1, Type::u32, a);
+    values(2, Type::u32, b);
+    values(3, Type::f32, c);
+  };
+  take(i, true);
   std::vector<Value> d;
   if (native_product(k_, i)) {
+    const auto& layout = *(bf16 ? k_.layout.matrix_bf16 : k_.layout.matrix_f16);
+    const Inst* also = layout.columns == 16 && i.guard == kNone ? twin(i) : nullptr;
     if (depth == 8) a.resize(4, u(0)), b.resize(2, u(0));  // the other half of K
+    if (also) {
+      take(*also, false);
+      skip_ = index_ + 1;
+    }
+    if (layout.columns == 16) b.resize(4, u(0)), c.resize(8, b_.real(0));
     d = b_.multiply(bf16, a, b, c);
+    for (std::size_t s = 0; also && s < 4; ++s) write(also->operands[0].elems[s], d[4 + s]);
+    d.resize(4);
   } else {
     const auto& block = k_.layout.shader.block;
     const std::uint32_t threads = (block[0] * block[1] * block[2] + 31) / 32 * 32;

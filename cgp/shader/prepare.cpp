@@ -41,7 +41,7 @@ bool needs_workgroup(const Kernel& k, const Inst& i) {
 }
 
 bool native_product(const Kernel& k, const Inst& i) {
-  return k.subgroups && (i.has(Mod::bf16) ? k.layout.matrix_bf16 : k.layout.matrix_f16);
+  return k.subgroups && (i.has(Mod::bf16) ? k.layout.matrix_bf16 : k.layout.matrix_f16).has_value();
 }
 
 bool shuffles_one_value(const Kernel& k, const Inst& i) {
@@ -399,8 +399,7 @@ Kernel prepare(const ptx::Module& m, std::string_view entry, const ShaderOptions
   k.layout.float16 = !wgsl && o.float16;
   k.layout.wide_shared = !wgsl && o.wide_shared;
   k.layout.narrow_shared = !wgsl && o.wide_shared && o.narrow_shared;
-  k.layout.matrix_f16 = !wgsl && o.matrix_f16;
-  k.layout.matrix_bf16 = !wgsl && o.matrix_bf16;
+  if (!wgsl) k.layout.matrix_f16 = o.matrix_f16, k.layout.matrix_bf16 = o.matrix_bf16;
   k.layout.shader.entry = m.text(f.name);
   check_options(o, f, k);
   k.cfg = ptx::build_cfg(f);

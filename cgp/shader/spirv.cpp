@@ -473,34 +473,40 @@ class Spirv final : public Builder {
     matrices_ = true;
     bf16_ = bf16_ || bf16;
     const Id half = bf16 ? d_.type(OpTypeFloat, {16, 0}) : d_.type(OpTypeFloat, {16});
-    const Matrix of_a = matrix(half, 16, 16, 0), of_b = matrix(half, 16, 8, 1),
-                 of_c = matrix(d_.f32(), 16, 8, 2);
-    const auto filled = [&](const Matrix& m, const std::vector<Value>& words, bool halves) {
-      Word at = 0;
-      for (const Value& w : words) {
-        if (!halves) {
-          emit(body_, OpStore, {chain(spv::Function, d_.f32(), m.variable, {d_.word(at++)}), w.id});
-          continue;
-        }
+    const MatrixLayout& layout = bf16 ? *l_.matrix_bf16 : *l_.matrix_f16;
+    const Word columns = Word(layout.columns);
+    const Matrix of_a = matrix(half, 16, 16, 0), of_b = matrix(half, 16, columns, 1),
+                 of_c = matrix(d_.f32(), 16, columns, 2);
+    // Places 2 x 2 of registers (or pairs of them), turned where the device has the other order.
+    const auto turned = [](bool turn, Word at) { return turn ? (at & 1) << 1 | at >> 1 : at; };
+    const auto put = [&](Id to, Id type, Word at, Id value) {
+      emit(body_, OpStore, {chain(spv::Function, type, to, {d_.word(at)}), value});
+    };
+    const auto halves = [&](const Matrix& m, const std::vector<Value>& words, bool turn) {
+      for (Word w = 0; w < words.size(); ++w) {
         const Id pair = d_.id();
-        emit(body_, OpBitcast, {d_.vector(half, 2), pair, w.id});
+        emit(body_, OpBitcast, {d_.vector(half, 2), pair, words[w].id});
         for (Word h = 0; h < 2; ++h) {
           const Id one = d_.id();
           emit(body_, OpCompositeExtract, {half, one, pair, h});
-          emit(body_, OpStore, {chain(spv::Function, half, m.variable, {d_.word(at++)}), one});
+          put(m.variable, half, 2 * turned(turn, w) + h, one);
         }
       }
       const Id whole = d_.id();
       emit(body_, OpLoad, {m.type, whole, m.variable});
       return whole;
     };
-    const Id in_a = filled(of_a, a, true), in_b = filled(of_b, b, true), in_c = filled(of_c, c, false);
-    const Id result = d_.id();
+    const auto place = [&](Word e) { return columns == 8 ? e : 2 * turned(layout.c_by_rows, e / 2) + e % 2; };
+    const Id in_a = halves(of_a, a, layout.a_by_rows), in_b = halves(of_b, b, columns == 16 && layout.b_by_k);
+    for (Word e = 0; e < c.size(); ++e) put(of_c.variable, d_.f32(), place(e), c[e].id);
+    const Id in_c = d_.id(), result = d_.id();
+    emit(body_, OpLoad, {of_c.type, in_c, of_c.variable});
     emit(body_, OpCooperativeMatrixMulAddKHR, {of_c.type, result, in_a, in_b, in_c});
     emit(body_, OpStore, {of_c.variable, result});
     std::vector<Value> out;
-    for (Word e = 0; e < 4; ++e)
-      out.push_back(made(Type::f32, OpLoad, {chain(spv::Function, d_.f32(), of_c.variable, {d_.word(e)})}));
+    for (Word e = 0; e < c.size(); ++e)
+      out.push_back(
+          made(Type::f32, OpLoad, {chain(spv::Function, d_.f32(), of_c.variable, {d_.word(place(e))})}));
     return out;
   }
   Value any_thread(Value c) override {

@@ -22,12 +22,15 @@ bool has(const std::vector<ExtensionProperties>& all, const char* name) {
   return std::any_of(all.begin(), all.end(), [&](const auto& e) { return std::strcmp(e.name, name) == 0; });
 }
 
-/// Whether a subgroup multiplies 16 x 8 x 16 of the type into f32.
-bool multiplies(const std::vector<CooperativeMatrixProperties>& all, std::uint32_t type) {
-  return std::any_of(all.begin(), all.end(), [&](const auto& p) {
-    return p.m == 16 && p.n == 8 && p.k == 16 && p.a == type && p.b == type && p.c == kFloat32 &&
-           p.result == kFloat32 && p.scope == kScopeSubgroup;
-  });
+/// Columns of B in products of 16 x 16 of the type into f32 of a subgroup: 8, or 16, or 0.
+int product_columns(const std::vector<CooperativeMatrixProperties>& all, std::uint32_t type) {
+  for (const std::uint32_t n : {8u, 16u})
+    if (std::any_of(all.begin(), all.end(), [&](const auto& p) {
+          return p.m == 16 && p.n == n && p.k == 16 && p.a == type && p.b == type && p.c == kFloat32 &&
+                 p.result == kFloat32 && p.scope == kScopeSubgroup;
+        }))
+      return int(n);
+  return 0;
 }
 std::vector<CooperativeMatrixProperties> matrices(const Api& api, VkPhysicalDevice device) {
   std::uint32_t count = 0;
@@ -77,8 +80,8 @@ void describe_features(const Api& api, PhysicalDevice& d, const std::vector<Exte
   d.narrow_shared = layout.layout && layout.access8 && layout.access16;
   if (matrix.matrices) {
     const auto products = matrices(api, d.handle);
-    d.matrix_f16 = multiplies(products, kFloat16);
-    d.matrix_bf16 = bf16.bf16 && bf16.matrices && multiplies(products, kBfloat16);
+    d.matrix_f16 = product_columns(products, kFloat16);
+    if (bf16.bf16 && bf16.matrices) d.matrix_bf16 = product_columns(products, kBfloat16);
   }
 }
 
@@ -106,8 +109,7 @@ PhysicalDevice describe(const Api& api, VkPhysicalDevice handle) {
     d.float16 = d.float16 && floats.denormals16 && floats.nearest16 &&
                 floats.denormal_independence != kIndependenceNone &&
                 floats.rounding_independence != kIndependenceNone;
-    d.matrix_f16 = d.matrix_f16 && d.float16;
-    d.matrix_bf16 = d.matrix_bf16 && d.float16;
+    if (!d.float16) d.matrix_f16 = d.matrix_bf16 = 0;
   }
   const Properties& p = all.properties;
   d.name = p.name;

@@ -38,9 +38,9 @@ struct PhysicalDevice {
   bool device_address = false;  ///< bufferDeviceAddress
   /// workgroupMemoryExplicitLayout, and with it 8- and 16-bit access.
   bool wide_shared = false, narrow_shared = false;
-  /// VK_KHR_cooperative_matrix: products of a subgroup of 16 x 8 x 16 of f16, or bf16 (VK_KHR_shader_bfloat16), into
-  /// f32.
-  bool matrix_f16 = false, matrix_bf16 = false;
+  /// VK_KHR_cooperative_matrix: a subgroup multiplies 16 x 16 and 16 x this (8, or 16) elements of f16, or of bf16
+  /// (VK_KHR_shader_bfloat16), into f32; 0: neither.
+  int matrix_f16 = 0, matrix_bf16 = 0;
   std::uint32_t subgroup_size = 0;        ///< invocations
   std::uint32_t subgroup_operations = 0;  ///< VkSubgroupFeatureFlagBits of compute shaders
   std::optional<std::uint32_t> sm_count;  ///< VK_NV_shader_sm_builtins

@@ -218,10 +218,10 @@ class VulkanBackend final : public ShaderBackend {
   }
   void count(double milliseconds) { ++counts_.jit_compilations, counts_.jit_milliseconds += milliseconds; }
 
-  /// Whether cooperative matrices of the device lie as registers of PTX do: tried once.
-  bool matrices(bool bf16) {
+  /// How cooperative matrices of the device lie, if they hold the registers of PTX: tried once.
+  std::optional<shader::MatrixLayout> matrices(bool bf16) {
     auto& known = matrices_[bf16];
-    if (!known) known = matrices_lie_as_in_ptx(device, bf16);
+    if (!known) known = find_matrix_layout(device, bf16);
     return *known;
   }
 
@@ -240,7 +240,7 @@ class VulkanBackend final : public ShaderBackend {
   }
   std::map<std::uint64_t, std::unique_ptr<vulkan::Buffer>> buffers_;
   std::uint64_t used_ = 0;
-  std::optional<bool> matrices_[2];  // f16, bf16
+  std::optional<std::optional<shader::MatrixLayout>> matrices_[2];  // f16, bf16
   std::unique_ptr<VulkanQueue> copies_;
 };
 
@@ -269,8 +269,8 @@ shader::Shader VulkanCode::checked(const shader::ShaderOptions& given) const {
   if (p.vendor == kNvidia && p.subgroup_size == 32 && (p.subgroup_operations & operations) == operations)
     o.subgroup_size = 32;
   if (o.subgroup_size == 32) {
-    o.matrix_f16 = p.matrix_f16 && multiplies(false) && owner_.matrices(false);
-    o.matrix_bf16 = p.matrix_bf16 && multiplies(true) && owner_.matrices(true);
+    if (multiplies(false)) o.matrix_f16 = owner_.matrices(false);
+    if (multiplies(true)) o.matrix_bf16 = owner_.matrices(true);
   }
   shader::Shader s = translate(o, false);
   const char* lacking = s.needs.storage16 && !p.storage16 ? "storageBuffer16BitAccess"
