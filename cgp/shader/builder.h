@@ -132,13 +132,17 @@ struct Layout {
   std::vector<Access> buffers;  ///< WGSL: per binding, the first is binding 1
   Access shared;
   std::uint32_t shared_words = 0;
-  std::uint32_t exchange_words = 0;  ///< workgroup memory for shuffles and votes; 0: none
+  std::uint32_t exchange_words = 0;  ///< workgroup memory for shuffles, votes and matrices; 0: none
+  bool votes = false;                ///< any_thread may be asked for
   bool subgroups = false;
   bool subgroup_directive = true;  ///< WGSL
   std::uint32_t local_words = 0;
-  std::vector<std::uint32_t> constants;  ///< words of the .const variables
-  bool float16 = false;                  ///< SPIR-V: f16 is converted by instructions
-  bool native64 = false;                 ///< global addresses are 64-bit numbers
+  std::vector<std::uint32_t> constants;                 ///< words of the .const variables
+  bool float16 = false;                                 ///< SPIR-V: f16 is converted by instructions
+  bool native64 = false;                                ///< global addresses are 64-bit numbers
+  bool wide_shared = false;                             ///< SPIR-V: ShaderOptions::wide_shared
+  bool narrow_shared = false;                           ///< SPIR-V: ShaderOptions::narrow_shared
+  std::optional<MatrixLayout> matrix_f16, matrix_bf16;  ///< SPIR-V: as ShaderOptions
 };
 
 class Builder {
@@ -185,6 +189,10 @@ class Builder {
   // Where the options give a subgroup size of 32
   virtual Value shuffle(Value v, Value lane) = 0;  ///< u32 from a lane
   virtual Value ballot(Value condition) = 0;       ///< u32
+  /// A * B + C of matrices of 16 x 16 and 16 x MatrixLayout::columns halves (bf16 or f16) over 32 threads: A's registers, and for each
+  /// 8 columns those of B and C, as of mma.m16n8k16 in PTX. Where Layout::matrix_f16 or matrix_bf16 is given.
+  virtual std::vector<Value> multiply(bool bf16, const std::vector<Value>& a, const std::vector<Value>& b,
+                                      const std::vector<Value>& c) = 0;
   // Scratch memory of the workgroup, Layout::exchange_words
   virtual void put(Value index, Value v) = 0;
   virtual Value take(Value index) = 0;

@@ -49,6 +49,19 @@ bool is_hint(const Inst& i) {
   }
 }
 
+bool is_copy(const Inst& i) { return i.op == Op::cp_async; }
+bool orders_copies(const Inst& i) {
+  return i.op == Op::cp_async_commit_group || i.op == Op::cp_async_wait_group ||
+         i.op == Op::cp_async_wait_all;
+}
+const Operand* global_address(const Inst& i) {
+  if (is_copy(i)) return &i.operands[1];
+  if (space_of(i) != Space::global) return nullptr;
+  for (const auto& o : i.operands)
+    if (o.kind == OperandKind::address) return &o;
+  return nullptr;
+}
+
 bool has_effect(const Inst& i) {
   switch (ptx::family(i.op)) {
     case Family::integer:
@@ -155,12 +168,6 @@ class Finder {
       for (std::uint32_t i = c_.blocks[b].first; i < c_.blocks[b].last; ++i) visit(i, f_.body[i]);
   }
 
-  static const Operand* address_of(const Inst& i) {
-    for (const auto& o : i.operands)
-      if (o.kind == OperandKind::address) return &o;
-    return nullptr;
-  }
-
   /// 64-bit parameters that addresses are made of: those that a cvta takes, and where an address goes back to one
   /// parameter that is used as no number (64-bit words in a struct that is passed by value do not say what they are).
   std::vector<std::uint8_t> used_as_address() const {
@@ -173,8 +180,8 @@ class Finder {
           i.operands[0].reg != kNone)
         writers[i.operands[0].reg].push_back(&i);
       if (i.op == Op::cvta && i.operands[1].kind == OperandKind::reg) used[i.operands[1].reg] = 1;
-      const Operand* a = address_of(i);
-      if (a && space_of(i) == Space::global && a->reg != kNone) bases.push_back(a->reg);
+      const Operand* a = global_address(i);
+      if (a && a->reg != kNone) bases.push_back(a->reg);
       const bool test = i.op == Op::setp && i.operands[2].kind == OperandKind::imm && i.operands[2].imm == 0;
       const bool moves = i.op == Op::add || i.op == Op::mov || i.op == Op::cvta || i.op == Op::selp ||
                          i.op == Op::sub || test;
@@ -424,10 +431,9 @@ class Finder {
   void check_addresses() {
     for_reachable([&](std::uint32_t index, const Inst& i) {
       if (!facts_.live[index]) return;
-      if (space_of(i) == Space::global) {
-        const Operand* a = address_of(i);
-        const bool named = a && a->reg == kNone && table_root_.count(a->symbol);
-        if (a && !named && (a->reg == kNone || facts_.root[a->reg] == kNumber))
+      if (const Operand* a = global_address(i)) {
+        const bool named = a->reg == kNone && table_root_.count(a->symbol);
+        if (!named && (a->reg == kNone || facts_.root[a->reg] == kNumber))
           refuse(m_, f_, index, "a shader's address must start from one pointer parameter",
                  "WGSL has no pointers: a buffer is a binding and the address a 32-bit offset in it");
       }

@@ -45,6 +45,11 @@ int access_count(const ptx::Inst& i);
 /// The compiler's own instructions that a shader leaves out: prefetches and hints.
 bool is_hint(const ptx::Inst& i);
 bool has_effect(const ptx::Inst& i);
+/// The address in global memory of a load, store, atomic operation or asynchronous copy; null if there is none.
+const ptx::Operand* global_address(const ptx::Inst& i);
+/// cp.async; the instructions that order such copies do nothing where a copy is done at once.
+bool is_copy(const ptx::Inst& i);
+bool orders_copies(const ptx::Inst& i);
 
 /// `narrow`: addresses are 32-bit offsets from one pointer (WGSL). Throws BuildError where they are not.
 Facts find_facts(const ptx::Module& m, const ptx::Function& f, const ptx::Cfg& c,

@@ -81,7 +81,8 @@ bool Lowering::forces(const Statement& s) const {
     for (std::uint32_t i = block.first; i < block.last; ++i) {
       const Inst& x = f_.body[i];
       if (facts_.live[i] && needs_workgroup(k_, x) &&
-          (k_.static_uniformity || ptx::family(x.op) == Family::warp || x.op == Op::bar_warp_sync))
+          (k_.static_uniformity || ptx::family(x.op) == Family::warp || ptx::family(x.op) == Family::matrix ||
+           x.op == Op::bar_warp_sync))
         return true;
     }
     return false;
@@ -490,8 +491,9 @@ void Lowering::instruction(std::uint32_t index, const Mask* mask) {
         b_.comment(text::cat(path.substr(path.rfind('/') + 1), ":", l.line));
     line_ = i.loc;
   }
-  if (!facts_.live[index] || ptx::is_jump(i.op) || is_hint(i)) return;
-  if (needs_workgroup(k_, i) || ptx::family(i.op) == Family::warp) {
+  if (!facts_.live[index] || index == skip_ || ptx::is_jump(i.op) || is_hint(i)) return;
+  if (orders_copies(i)) return;
+  if (needs_workgroup(k_, i) || ptx::family(i.op) == Family::warp || ptx::family(i.op) == Family::matrix) {
     together(i, mask);
     return;
   }
@@ -519,6 +521,8 @@ void Lowering::effect(const Inst& i) {
     case Op::atom:
     case Op::red:
       return atomic(i);
+    case Op::cp_async:
+      return copy(i);
     case Op::membar:
     case Op::fence:
       if (!k_.layout.native64) no("WGSL has no fence: it orders memory within a workgroup, at barriers");

@@ -45,6 +45,8 @@ Kernel prepare(const ptx::Module& m, std::string_view entry, const ShaderOptions
 bool needs_workgroup(const Kernel& k, const ptx::Inst& i);
 /// A shuffle of a value that the threads of a warp share gives that value.
 bool shuffles_one_value(const Kernel& k, const ptx::Inst& i);
+/// Whether an mma.sync is a product of cooperative matrices.
+bool native_product(const Kernel& k, const ptx::Inst& i);
 /// Fills Kernel::divergent.
 void find_divergence(Kernel& k);
 
@@ -117,6 +119,7 @@ class Lowering {
   void store(const ptx::Inst& i);
   void atomic(const ptx::Inst& i);
   Place place(const ptx::Inst& i, const ptx::Operand& address);
+  Place place_in(ptx::Space space, const ptx::Inst& i, const ptx::Operand& address);
 
   // lower_warp.cpp
   void together(const ptx::Inst& i, const Mask* mask);
@@ -124,11 +127,19 @@ class Lowering {
   void vote(const ptx::Inst& i, const Mask* mask);
   void reduce_block(const ptx::Inst& i, const Mask* mask);
   void reduce_warp(const ptx::Inst& i, const Mask* mask);
+  /// A word of the lane of this warp, which all its threads ask for together.
+  Value of_lane(Value own, Value lane);
   Value lane();
   Value group();
   Value ballot(Value p, const Mask* mask);
   Value gathered(Value own, Value first, std::uint32_t count, Binary op, Value start);
   void assign(const ptx::Inst& i, const Mask* mask, const std::function<void()>& writes);
+
+  // lower_matrix.cpp
+  void product(const ptx::Inst& i, const Mask* mask);
+  const ptx::Inst* twin(const ptx::Inst& i) const;
+  void load_matrices(const ptx::Inst& i, const Mask* mask);
+  void copy(const ptx::Inst& i);
 
   const Kernel& k_;
   const ptx::Module& m_;
@@ -142,7 +153,8 @@ class Lowering {
   std::vector<Variable> flags_;
   std::vector<std::uint32_t> scope_of_block_, scope_parent_;
   std::vector<std::uint8_t> scope_locked_;
-  std::uint32_t index_ = 0;  ///< of the instruction that is being translated
+  std::uint32_t index_ = 0;          ///< of the instruction that is being translated
+  std::uint32_t skip_ = ptx::kNone;  ///< an instruction that was translated with the one before it
   std::uint32_t line_ = ptx::kNone;
   std::uint32_t temporaries_ = 0;
 };

@@ -13,12 +13,13 @@ using ptx::Operand;
 using ptx::OperandKind;
 using ptx::Space;
 
-Place Lowering::place(const Inst& i, const Operand& a) {
+Place Lowering::place(const Inst& i, const Operand& a) { return place_in(space_of(i), i, a); }
+
+Place Lowering::place_in(Space space, const Inst& i, const Operand& a) {
   if (a.kind != OperandKind::address) no("a shader has no address of this kind");
   Place p;
   p.strong = i.has(Mod::volatile_) || i.has(Mod::relaxed) || i.has(Mod::acquire) || i.has(Mod::release);
   p.constant = a.imm;
-  const Space space = space_of(i);
   if (a.symbol != kNone) {
     const auto at = facts_.address.find(a.symbol);
     if (at == facts_.address.end()) no("a shader has no such variable", "pass a buffer");

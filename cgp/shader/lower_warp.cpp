@@ -85,10 +85,23 @@ void Lowering::together(const Inst& i, const Mask* mask) {
       return vote(i, mask);
     case Op::redux_sync:
       return reduce_warp(i, mask);
+    case Op::mma:
+      return product(i, mask);
+    case Op::ldmatrix:
+      return load_matrices(i, mask);
     default:
       no(text::cat("a shader cannot do ", ptx::name(i.op)),
          "only the portable subset is translated (docs/shader.md)");
   }
+}
+
+Value Lowering::of_lane(Value own, Value lane) {
+  if (k_.subgroups) return b_.keep(b_.shuffle(own, lane));
+  b_.put(b_.builtin(Builtin::index), own);
+  b_.barrier();
+  const Value r = b_.keep(b_.take(bin(Binary::add, group(), lane)));
+  b_.barrier();
+  return r;
 }
 
 void Lowering::shuffle(const Inst& i, const Mask* mask) {
@@ -123,17 +136,7 @@ void Lowering::shuffle(const Inst& i, const Mask* mask) {
     from = b_.select(inside, from, self);
   }
   const Value own = read(o[1], Type::u32);
-  Value r;
-  if (shuffles_one_value(k_, i)) {
-    r = b_.keep(own);
-  } else if (k_.subgroups) {
-    r = b_.keep(b_.shuffle(own, from));
-  } else {
-    b_.put(b_.builtin(Builtin::index), own);
-    b_.barrier();
-    r = b_.keep(b_.take(bin(Binary::add, group(), from)));
-    b_.barrier();
-  }
+  const Value r = shuffles_one_value(k_, i) ? b_.keep(own) : of_lane(own, from);
   assign(i, mask, [&] {
     write(o[0].reg, r);
     if (o[0].reg2 != kNone) write(o[0].reg2, always ? b_.boolean(true) : inside);

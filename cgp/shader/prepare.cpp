@@ -32,10 +32,16 @@ bool needs_workgroup(const Kernel& k, const Inst& i) {
     case Op::vote_sync:
     case Op::match_any_sync:
     case Op::redux_sync:
+    case Op::ldmatrix:
+    case Op::mma:
       return !k.subgroups;
     default:
       return false;
   }
+}
+
+bool native_product(const Kernel& k, const Inst& i) {
+  return k.subgroups && (i.has(Mod::bf16) ? k.layout.matrix_bf16 : k.layout.matrix_f16).has_value();
 }
 
 bool shuffles_one_value(const Kernel& k, const Inst& i) {
@@ -59,6 +65,10 @@ bool portable(const Inst& i) {
       return true;
     case Family::memory:
       return i.op == Op::ld || i.op == Op::ldu || i.op == Op::st;
+    case Family::matrix:
+      return i.op == Op::mma || i.op == Op::ldmatrix;
+    case Family::async:
+      return is_copy(i) || orders_copies(i);
     case Family::control:
       return i.op == Op::bra || i.op == Op::ret || i.op == Op::exit;
     case Family::barrier:
@@ -117,7 +127,7 @@ class Divergence {
     for (std::uint32_t n = k_.cfg.blocks[block].first; n < k_.cfg.blocks[block].last; ++n) {
       const Inst& i = f_.body[n];
       bool own = differs || ptx::family(i.op) == Family::atomic || ptx::family(i.op) == Family::warp ||
-                 ptx::family(i.op) == Family::barrier;
+                 ptx::family(i.op) == Family::barrier || ptx::family(i.op) == Family::matrix;
       if (i.op == Op::ld && space_of(i) != Space::param && space_of(i) != Space::constant) own = true;
       for (const auto& o : i.operands) own = own || divergent(o);
       ptx::registers_of(i, uses_);
@@ -263,12 +273,33 @@ void find_parameters(Kernel& k, const ShaderOptions& o, bool wgsl) {
     for (std::uint32_t n = k.cfg.blocks[b].first; n < k.cfg.blocks[b].last; ++n) {
       const Inst& i = f.body[n];
       if (!facts.live[n] || is_hint(i)) continue;
+      if (needs_workgroup(k, i) && i.op != Op::bar_sync && i.op != Op::barrier_sync) k.layout.votes = true;
       if (needs_workgroup(k, i) && i.op != Op::bar_sync && i.op != Op::barrier_sync &&
           i.op != Op::bar_warp_sync)
-        k.layout.exchange_words = (needs.threads + 31) / 32 * 32;
-      if (k.subgroups && ptx::family(i.op) == Family::warp &&
-          !(i.op == Op::shfl_sync && shuffles_one_value(k, i)))
+        k.layout.exchange_words =
+            std::max(k.layout.exchange_words, (needs.threads + 31) / 32 * 32 * (i.op == Op::mma ? 6 : 1));
+      const bool native = i.op == Op::mma && native_product(k, i);
+      if (native) (i.has(Mod::bf16) ? needs.matrix_bf16 : needs.matrix_f16) = true;
+      if (k.subgroups &&
+          ((ptx::family(i.op) == Family::warp && !(i.op == Op::shfl_sync && shuffles_one_value(k, i))) ||
+           (ptx::family(i.op) == Family::matrix && !native)))
         needs.subgroups = true;
+      if (i.op == Op::ldmatrix || is_copy(i)) {
+        shared.floats = false;
+        shared.vectors = shared.vectors && is_copy(i) && i.operands[2].imm == 16;
+        (is_copy(i) ? shared.written : shared.read) = true;
+      }
+      if (is_copy(i)) {
+        const Operand& from = i.operands[1];
+        const std::int32_t r = from.reg == kNone ? kNumber : facts.root[from.reg];
+        if (r == kNumber || facts.roots[std::size_t(r)].parameter == kNone) continue;
+        Access& to = access[std::size_t(r)];
+        // WGSL: a copy of fewer bytes than asked for reads word by word.
+        to.read = true, to.floats = false;
+        to.vectors = to.vectors && i.operands[2].imm == 16 && i.operands.size() == 3;
+        touched[std::size_t(r)] = 1;
+        continue;
+      }
       const bool atomic = ptx::family(i.op) == Family::atomic;
       if (!(i.op == Op::ld || i.op == Op::ldu || i.op == Op::st || atomic)) continue;
       const Operand* a = nullptr;
@@ -366,6 +397,9 @@ Kernel prepare(const ptx::Module& m, std::string_view entry, const ShaderOptions
   k.static_uniformity = wgsl;
   k.layout.native64 = !wgsl;
   k.layout.float16 = !wgsl && o.float16;
+  k.layout.wide_shared = !wgsl && o.wide_shared;
+  k.layout.narrow_shared = !wgsl && o.wide_shared && o.narrow_shared;
+  if (!wgsl) k.layout.matrix_f16 = o.matrix_f16, k.layout.matrix_bf16 = o.matrix_bf16;
   k.layout.shader.entry = m.text(f.name);
   check_options(o, f, k);
   k.cfg = ptx::build_cfg(f);

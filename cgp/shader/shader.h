@@ -16,6 +16,7 @@
 // The grid is the dispatch: %ctaid is the workgroup's id, %nctaid the number of workgroups.
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,20 @@
 #include "cgp/ptx/module.h"
 
 namespace cgp::shader {
+
+/// Cooperative matrices (SPV_KHR_cooperative_matrix; of bf16 with SPV_KHR_bfloat16) of 16 x 16 and 16 x `columns` into f32 that a
+/// device spreads over 32 threads as PTX spreads the operands of mma.m16n8k16: the elements of a thread are its registers', in
+/// one of two orders each.
+struct MatrixLayout {
+  int columns = 8;  ///< 8, or 16: two products with one A are one, and a lone one has zeros beside it
+  bool a_by_rows =
+      false;  ///< the registers of A's row g before those of g + 8; else of K's first half before the second
+  bool b_by_k =
+      false;  ///< columns 16: of K's first half before the second; else of the first 8 columns before the others
+  bool c_by_rows =
+      false;  ///< columns 16: of row g before those of g + 8; else of the first 8 columns before the others
+  friend bool operator==(const MatrixLayout&, const MatrixLayout&) = default;
+};
 
 struct ShaderOptions {
   /// Threads of a block, for kernels without .reqntid. PTX leaves it to the launch; a shader fixes it.
@@ -42,6 +57,12 @@ struct ShaderOptions {
   /// SPIR-V: f16 is converted by the device's own instructions, where it has shaderFloat16, keeps subnormals of f16 and rounds it to
   /// nearest even on request. Otherwise by integers.
   bool float16 = false;
+  /// SPIR-V, with subgroup_size 32: how mma.sync of f16, and of bf16, is a product of cooperative matrices. Without: the threads
+  /// multiply what they tell each other.
+  std::optional<MatrixLayout> matrix_f16, matrix_bf16;
+  /// SPIR-V: workgroup memory is accessed in words of 8 and 16 bytes where PTX does so (workgroupMemoryExplicitLayout), and in
+  /// bytes and halves (with the 8- and 16-bit access of that feature).
+  bool wide_shared = false, narrow_shared = false;
   /// SPIR-V: bytes of push constants that the device has. A larger block is read through an address.
   std::uint32_t push_constants = 128;
 };
@@ -62,8 +83,12 @@ struct Parameter {
 struct Requirements {
   bool subgroups = false;  ///< shuffle and ballot, with the options' subgroup size; "subgroups" in WebGPU
   bool int64 = false;      ///< SPIR-V: shaderInt64
-  bool device_address = false;        ///< SPIR-V: bufferDeviceAddress
-  bool float16 = false;               ///< SPIR-V: as ShaderOptions::float16
+  bool device_address = false;  ///< SPIR-V: bufferDeviceAddress
+  bool float16 = false;         ///< SPIR-V: as ShaderOptions::float16
+  bool matrix_f16 = false;      ///< SPIR-V: cooperative matrices, as ShaderOptions
+  bool matrix_bf16 = false;
+  bool wide_shared = false;  ///< SPIR-V: as ShaderOptions
+  bool narrow_shared = false;
   bool storage16 = false;             ///< SPIR-V: storageBuffer16BitAccess
   bool storage8 = false;              ///< SPIR-V: storageBuffer8BitAccess
   std::uint32_t shared_bytes = 0;     ///< workgroup memory, scratch for shuffles included

@@ -224,12 +224,79 @@ TEST(wgsl, addresses_may_be_asked_for_their_place_in_256_bytes) {
       HasSubstr("cannot use an address as a number"));
 }
 
+int count(const Shader& s, std::uint32_t op) {
+  int n = 0;
+  for (std::size_t at = 5; at < s.spirv.size(); at += s.spirv[at] >> 16) n += (s.spirv[at] & 0xffff) == op;
+  return n;
+}
+
+TEST(spirv, products_are_of_cooperative_matrices_where_the_device_has_them) {
+  constexpr std::uint32_t kMulAdd = 4459, kShuffle = 345;
+  const std::string_view body = R"(
+mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f0,%f1,%f2,%f3}, {%r1,%r2,%r3,%r4}, {%r5,%r6}, {%f0,%f1,%f2,%f3};
+mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f4,%f5,%f6,%f7}, {%r1,%r2,%r3,%r4}, {%r7,%r8}, {%f4,%f5,%f6,%f7};
+mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f8,%f9,%f10,%f11}, {%r1,%r2,%r3,%r4}, {%r7,%r8}, {%f4,%f5,%f6,%f7};
+st.global.v4.f32 [%rd1], {%f8, %f9, %f10, %f11};
+st.global.v4.f32 [%rd1+16], {%f0, %f1, %f2, %f3};
+)";
+  ShaderOptions o;
+  o.subgroup_size = 32;
+  const Shader shuffled = spirv(body, o);
+  EXPECT_EQ(count(shuffled, kMulAdd), 0);
+  EXPECT_GT(count(shuffled, kShuffle), 0);
+  EXPECT_FALSE(shuffled.needs.matrix_bf16);
+  o.matrix_f16 = MatrixLayout{};  // these are of bf16
+  EXPECT_EQ(count(spirv(body, o), kMulAdd), 0);
+  o.matrix_bf16 = MatrixLayout{};
+  const Shader narrow = spirv(body, o);
+  EXPECT_EQ(count(narrow, kMulAdd), 3);
+  EXPECT_EQ(count(narrow, kShuffle), 0);
+  EXPECT_TRUE(narrow.needs.matrix_bf16);
+  o.matrix_bf16->columns = 16;  // the third needs the second's result
+  EXPECT_EQ(count(spirv(body, o), kMulAdd), 2);
+  o.subgroup_size = 0;
+  EXPECT_EQ(count(spirv(body, o), kMulAdd), 0);
+}
+
+TEST(spirv, shared_memory_with_a_layout_is_accessed_as_in_ptx) {
+  const std::string_view body = R"(
+ld.shared.v4.f32 {%f0,%f1,%f2,%f3}, [tile+16];
+ld.shared.v2.b32 {%r2,%r3}, [tile+8];
+ld.shared.u8 %r4, [tile+3];
+st.shared.b16 [tile+2], %h0;
+shfl.sync.bfly.b32 %r5, %r2, 1, 31, -1;
+bar.sync 0;
+st.global.v4.f32 [%rd1], {%f0, %f1, %f2, %f3};
+st.global.v4.b32 [%rd1+16], {%r2, %r3, %r4, %r5};
+)";
+  constexpr std::uint32_t kAtomicAnd = 240;
+  ShaderOptions o;
+  const Shader words = spirv(body, o);
+  EXPECT_FALSE(words.needs.wide_shared);
+  EXPECT_GT(count(words, kAtomicAnd), 0);
+  o.wide_shared = true;
+  const Shader wide = spirv(body, o);
+  EXPECT_TRUE(wide.needs.wide_shared);
+  EXPECT_FALSE(wide.needs.narrow_shared);
+  o.narrow_shared = true;
+  const Shader narrow = spirv(body, o);
+  EXPECT_TRUE(narrow.needs.narrow_shared);
+  EXPECT_EQ(count(narrow, kAtomicAnd), 0);
+  EXPECT_EQ(narrow.needs.shared_bytes, 256u + 4 * 64 + 16);
+  if (!have_spirv_val()) GTEST_SKIP() << "spirv-val is not installed";
+  for (const Shader* s : {&words, &wide, &narrow}) EXPECT_EQ(invalid(*s), "");
+}
+
 TEST(refusals, name_instruction_line_and_reason) {
   const struct {
     std::string_view body, says;
     bool both = true;
   } cases[] = {
-      {"cp.async.ca.shared.global [tile], [%rd0], 4;", "a shader cannot do cp.async"},
+      {"ldu.global.u32 %r2, [%rd0];\nmatch.all.sync.b32 %r2|%p0, %r1, -1;\nst.global.b32 [%rd1], %r2;",
+       "cannot do match.all.sync"},
+      {"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f0,%f1,%f2,%f3}, {%r1,%r2,%r3,%r4}, {%r5,%r6}, "
+       "{%f0,%f1,%f2,%f3};",
+       "of f16 or bf16 into f32"},
       {"ld.b32 %r2, [%rd0];\nst.global.b32 [%rd1], %r2;", "no generic addresses"},
       {"bar.sync 1, 32;", "takes every thread of the workgroup"},
       {"shfl.sync.idx.b32 %r2, %r1, 0, 31, 0xffff;\nst.global.b32 [%rd1], %r2;",

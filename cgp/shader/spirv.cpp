@@ -27,8 +27,10 @@ class Spirv final : public Builder {
       emit(decorations_, OpMemberDecorate, {block, 0, 35, 0});  // Offset 0
       parameters_ = global(PushConstant, block, "parameters");
     }
-    if (l.shared_words) shared_ = global(Workgroup, array(d_.u32(), l.shared_words, 0), "shared_words");
-    if (l.exchange_words) exchange_ = global(Workgroup, array(d_.u32(), l.exchange_words, 0), "exchange");
+    if (!l.wide_shared) {
+      if (l.shared_words) shared_ = global(Workgroup, array(d_.u32(), l.shared_words, 0), "shared_words");
+      if (l.exchange_words) exchange_ = global(Workgroup, array(d_.u32(), l.exchange_words, 0), "exchange");
+    }
     if (l.local_words) local_ = global(Private, array(d_.u32(), l.local_words, 0), "local_words");
     if (!l.constants.empty()) {
       const Id type = array(d_.u32(), Word(l.constants.size()), 0);
@@ -41,8 +43,14 @@ class Spirv final : public Builder {
     byte_ = l.shader.needs.storage8 ? d_.type(OpTypeInt, {8, 0}) : 0;
   }
 
-  bool votes() const { return vote_ != 0; }
   bool converts_halves() const { return float16_; }
+  /// Of workgroup memory.
+  Word shared_bytes() const {
+    if (l_.wide_shared) return explicit_layout_ ? explicit_bytes() : 0;
+    return 4 * (l_.shared_words + l_.exchange_words) + (vote_ ? 4 : 0);
+  }
+  bool wide_shared() const { return explicit_layout_; }
+  bool narrow_shared() const { return views_[0] || views_[1]; }
 
   Words finish() {
     const auto& s = l_.shader;
@@ -53,7 +61,24 @@ class Spirv final : public Builder {
     if (float16_)
       capabilities.insert(capabilities.end(), {9, 4464, 4467});  // Float16, DenormPreserve, RoundingModeRTE
     if (l_.subgroups) capabilities.insert(capabilities.end(), {61, 64, 65});
+    std::vector<std::string_view> extensions;
+    if (explicit_layout_) {
+      capabilities.push_back(4428);                 // WorkgroupMemoryExplicitLayoutKHR
+      if (views_[0]) capabilities.push_back(4429);  // 8-bit access
+      if (views_[1]) capabilities.push_back(4430);  // 16-bit access
+      extensions.emplace_back("SPV_KHR_workgroup_memory_explicit_layout");
+    }
+    if (matrices_) {
+      capabilities.push_back(6022);              // CooperativeMatrixKHR
+      if (!float16_) capabilities.push_back(9);  // Float16
+      extensions.emplace_back("SPV_KHR_cooperative_matrix");
+    }
+    if (bf16_) {
+      capabilities.insert(capabilities.end(), {5116, 5118});  // BFloat16TypeKHR, BFloat16CooperativeMatrixKHR
+      extensions.emplace_back("SPV_KHR_bfloat16");
+    }
     for (Word c : capabilities) emit(head, OpCapability, {c});
+    for (std::string_view e : extensions) emit(head, OpExtension, text(e));
     Words import{glsl_};
     append(import, text("GLSL.std.450"));
     emit(head, OpExtInstImport, import);
@@ -348,6 +373,17 @@ class Spirv final : public Builder {
       return out;
     }
     const Value at = offset(p);
+    if (p.memory == Memory::shared && in_one_access(bits, count)) {
+      const Id to = view(at, bits, count), r = d_.id();
+      if (bits < 32) {
+        emit(body_, OpLoad, {element_type(bits, 1), r, to});
+        return {made(Type::u32, OpUConvert, {r})};
+      }
+      std::vector<Value> out;
+      emit(body_, OpLoad, {element_type(bits, count), r, to});
+      for (int k = 0; k < count; ++k) out.push_back(made(Type::u32, OpCompositeExtract, {r, Word(k)}));
+      return out;
+    }
     if (bits < 32) return {part(made(Type::u32, OpLoad, {element(p, at, 0)}), at, bits)};
     std::vector<Value> out;
     for (int k = 0; k < count; ++k) out.push_back(made(Type::u32, OpLoad, {element(p, at, Word(k))}));
@@ -381,6 +417,14 @@ class Spirv final : public Builder {
       return;
     }
     const Value at = offset(p);
+    if (p.memory == Memory::shared && in_one_access(bits, int(v.size()))) {
+      const Id whole = d_.id(), type = element_type(bits, int(v.size()));
+      Words parts{type, whole};
+      for (const Value& x : v) parts.push_back(x.id);
+      emit(body_, bits < 32 ? OpUConvert : OpCompositeConstruct, parts);
+      emit(body_, OpStore, {view(at, bits, int(v.size())), whole});
+      return;
+    }
     if (bits == 32) {
       for (std::size_t k = 0; k < v.size(); ++k) emit(body_, OpStore, {element(p, at, Word(k)), v[k].id});
       return;
@@ -422,24 +466,65 @@ class Spirv final : public Builder {
     emit(body_, OpGroupNonUniformBallot, {vector, r, d_.word(kSubgroup), c.id});
     return made(Type::u32, OpCompositeExtract, {r, 0});
   }
-  void put(Value index, Value v) override {
-    emit(body_, OpStore, {chain(Workgroup, d_.u32(), exchange_, {index.id}), v.id});
-  }
-  Value take(Value index) override {
-    return made(Type::u32, OpLoad, {chain(Workgroup, d_.u32(), exchange_, {index.id})});
+  void put(Value index, Value v) override { emit(body_, OpStore, {exchanged(index), v.id}); }
+  Value take(Value index) override { return made(Type::u32, OpLoad, {exchanged(index)}); }
+  std::vector<Value> multiply(bool bf16, const std::vector<Value>& a, const std::vector<Value>& b,
+                              const std::vector<Value>& c) override {
+    matrices_ = true;
+    bf16_ = bf16_ || bf16;
+    const Id half = bf16 ? d_.type(OpTypeFloat, {16, 0}) : d_.type(OpTypeFloat, {16});
+    const MatrixLayout& layout = bf16 ? *l_.matrix_bf16 : *l_.matrix_f16;
+    const Word columns = Word(layout.columns);
+    const Matrix of_a = matrix(half, 16, 16, 0), of_b = matrix(half, 16, columns, 1),
+                 of_c = matrix(d_.f32(), 16, columns, 2);
+    // Places 2 x 2 of registers (or pairs of them), turned where the device has the other order.
+    const auto turned = [](bool turn, Word at) { return turn ? (at & 1) << 1 | at >> 1 : at; };
+    const auto put = [&](Id to, Id type, Word at, Id value) {
+      emit(body_, OpStore, {chain(spv::Function, type, to, {d_.word(at)}), value});
+    };
+    const auto halves = [&](const Matrix& m, const std::vector<Value>& words, bool turn) {
+      for (Word w = 0; w < words.size(); ++w) {
+        const Id pair = d_.id();
+        emit(body_, OpBitcast, {d_.vector(half, 2), pair, words[w].id});
+        for (Word h = 0; h < 2; ++h) {
+          const Id one = d_.id();
+          emit(body_, OpCompositeExtract, {half, one, pair, h});
+          put(m.variable, half, 2 * turned(turn, w) + h, one);
+        }
+      }
+      const Id whole = d_.id();
+      emit(body_, OpLoad, {m.type, whole, m.variable});
+      return whole;
+    };
+    const auto place = [&](Word e) { return columns == 8 ? e : 2 * turned(layout.c_by_rows, e / 2) + e % 2; };
+    const Id in_a = halves(of_a, a, layout.a_by_rows), in_b = halves(of_b, b, columns == 16 && layout.b_by_k);
+    for (Word e = 0; e < c.size(); ++e) put(of_c.variable, d_.f32(), place(e), c[e].id);
+    const Id in_c = d_.id(), result = d_.id();
+    emit(body_, OpLoad, {of_c.type, in_c, of_c.variable});
+    emit(body_, OpCooperativeMatrixMulAddKHR, {of_c.type, result, in_a, in_b, in_c});
+    emit(body_, OpStore, {of_c.variable, result});
+    std::vector<Value> out;
+    for (Word e = 0; e < c.size(); ++e)
+      out.push_back(
+          made(Type::f32, OpLoad, {chain(spv::Function, d_.f32(), of_c.variable, {d_.word(place(e))})}));
+    return out;
   }
   Value any_thread(Value c) override {
-    if (!vote_) vote_ = global(Workgroup, d_.u32(), "vote");
+    const auto vote = [&] {
+      if (l_.wide_shared) return view(word(4 * (l_.shared_words + l_.exchange_words)), 32, 1);
+      if (!vote_) vote_ = global(Workgroup, d_.u32(), "vote");
+      return vote_;
+    };
     const Id scope = d_.word(kWorkgroup), relaxed = d_.word(0);
     begin_if(compare(Compare::eq, builtin(Builtin::index), word(0)));
-    emit(body_, OpAtomicStore, {vote_, scope, relaxed, d_.word(0)});
+    emit(body_, OpAtomicStore, {vote(), scope, relaxed, d_.word(0)});
     end_if();
     barrier();
     begin_if(c);
-    made(Type::u32, OpAtomicOr, {vote_, scope, relaxed, d_.word(1)});
+    made(Type::u32, OpAtomicOr, {vote(), scope, relaxed, d_.word(1)});
     end_if();
     barrier();
-    const Value r = made(Type::u32, OpAtomicLoad, {vote_, scope, relaxed});
+    const Value r = made(Type::u32, OpAtomicLoad, {vote(), scope, relaxed});
     barrier();
     return compare(Compare::ne, r, word(0));
   }
@@ -521,6 +606,58 @@ class Spirv final : public Builder {
     append(all, operands);
     return made(t, OpExtInst, all);
   }
+  // Workgroup memory with a layout: the kernel's words, those of shuffles and a vote, as arrays of elements of 1, 2, 4, 8 and 16
+  // bytes that lie over each other.
+  bool in_one_access(int bits, int count) const {
+    if (bits < 32) return l_.narrow_shared;
+    return l_.wide_shared && (count == 2 || count == 4);
+  }
+  Id element_type(int bits, int count) {
+    if (bits < 32) return d_.type(OpTypeInt, {Word(bits), 0});
+    return count == 1 ? d_.u32() : d_.vector(d_.u32(), Word(count));
+  }
+  Word explicit_bytes() const {
+    return (4 * (l_.shared_words + l_.exchange_words + (l_.votes ? 1 : 0)) + 15) / 16 * 16;
+  }
+  /// Elements of 1 << log bytes.
+  Id view_of(Word log) {
+    if (views_[log]) return views_[log];
+    explicit_layout_ = true;
+    const Word bytes = explicit_bytes();
+    const Id type = log < 2 ? element_type(8 << log, 1) : element_type(32, 1 << (log - 2));
+    const Id block = d_.type(OpTypeStruct, {array(type, bytes >> log, 1u << log)});
+    emit(decorations_, OpDecorate, {block, 2});               // Block
+    emit(decorations_, OpMemberDecorate, {block, 0, 35, 0});  // Offset 0
+    constexpr std::string_view kNames[] = {"shared_8", "shared_16", "shared_32", "shared_64", "shared_128"};
+    views_[log] = global(Workgroup, block, kNames[log]);
+    emit(decorations_, OpDecorate, {views_[log], 20});  // Aliased
+    return views_[log];
+  }
+  Id view(Value at, int bits, int count) {
+    const Word log = bits == 8 ? 0 : bits == 16 ? 1 : count == 1 ? 2 : count == 2 ? 3 : 4;
+    const Value index = log ? binary(Binary::shr, at, word(log), false) : at;
+    return chain(Workgroup, element_type(bits, count), view_of(log), {d_.word(0), index.id});
+  }
+  Id exchanged(Value index) {
+    if (!l_.wide_shared) return chain(Workgroup, d_.u32(), exchange_, {index.id});
+    const Value at = l_.shared_words ? binary(Binary::add, index, word(l_.shared_words), false) : index;
+    return chain(Workgroup, d_.u32(), view_of(2), {d_.word(0), at.id});
+  }
+
+  struct Matrix {
+    Id type = 0, variable = 0;
+  };
+  /// Use: 0 A, 1 B, 2 the accumulator.
+  Matrix matrix(Id of, Word rows, Word columns, Word use) {
+    const Id type = d_.type(OpTypeCooperativeMatrixKHR,
+                            {of, d_.word(kSubgroup), d_.word(rows), d_.word(columns), d_.word(use)});
+    for (const Matrix& m : matrix_variables_)
+      if (m.type == type) return m;
+    const Id v = d_.id();
+    emit(variables_, OpVariable, {d_.pointer(spv::Function, type), v, spv::Function});
+    return matrix_variables_.emplace_back(Matrix{type, v});
+  }
+
   Id array(Id of, Word n, Word stride) {
     if (!stride) return d_.type(OpTypeArray, {of, d_.word(n)});
     const Id count = d_.word(n), a = d_.id();  // of its own: workgroup memory may not have a layout
@@ -572,6 +709,7 @@ class Spirv final : public Builder {
     Value index = binary(Binary::shr, at, word(2), false);
     if (more) index = binary(Binary::add, index, word(more), false);
     const bool shared = p.memory == Memory::shared;
+    if (shared && l_.wide_shared) return chain(Workgroup, d_.u32(), view_of(2), {d_.word(0), index.id});
     return chain(shared ? Workgroup : Private, d_.u32(),
                  shared                      ? shared_
                  : p.memory == Memory::local ? local_
@@ -629,7 +767,9 @@ class Spirv final : public Builder {
 
   const Layout& l_;
   Declarations d_;
-  bool float16_ = false;
+  bool float16_ = false, matrices_ = false, bf16_ = false, explicit_layout_ = false;
+  Id views_[5]{};  // by the logarithm of the element's bytes
+  std::vector<Matrix> matrix_variables_;
   Id glsl_ = 0, entry_ = 0, parameters_ = 0, shared_ = 0, exchange_ = 0, local_ = 0, constants_ = 0,
      vote_ = 0, half_ = 0, byte_ = 0;
   Id inputs_[3]{};
@@ -649,7 +789,9 @@ Shader translate_spirv(const ptx::Module& m, std::string_view entry, const Shade
   Shader out = k.layout.shader;
   out.spirv = s.finish();
   out.needs.float16 = s.converts_halves();
-  out.needs.shared_bytes = 4 * (k.layout.shared_words + k.layout.exchange_words) + (s.votes() ? 4 : 0);
+  out.needs.wide_shared = s.wide_shared();
+  out.needs.narrow_shared = s.narrow_shared();
+  out.needs.shared_bytes = s.shared_bytes();
   return out;
 }
 

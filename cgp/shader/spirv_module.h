@@ -15,6 +15,7 @@ using Words = std::vector<Word>;
 
 enum Op : Word {
   OpName = 5,
+  OpExtension = 10,
   OpExtInstImport = 11,
   OpExtInst = 12,
   OpMemoryModel = 14,
@@ -125,6 +126,8 @@ enum Op : Word {
   OpReturnValue = 254,
   OpGroupNonUniformBallot = 339,
   OpGroupNonUniformShuffle = 345,
+  OpTypeCooperativeMatrixKHR = 4456,
+  OpCooperativeMatrixMulAddKHR = 4459,
 };
 
 /// GLSL.std.450

@@ -489,6 +489,10 @@ class Wgsl final : public Builder {
   Value shuffle(Value v, Value lane) override {
     return made(Type::u32, text::cat("subgroupShuffle(", text_of(v), ", ", text_of(lane), ")"));
   }
+  std::vector<Value> multiply(bool, const std::vector<Value>&, const std::vector<Value>&,
+                              const std::vector<Value>&) override {
+    return {};  // Layout::matrix_f16 is not set
+  }
   Value ballot(Value c) override { return made(Type::u32, text::cat("subgroupBallot(", text_of(c), ").x")); }
   void put(Value index, Value v) override {
     line(text::cat("exchange[", text_of(index), "] = ", text_of(v), ";"));

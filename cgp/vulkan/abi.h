@@ -46,8 +46,12 @@ enum class StructureType : std::uint32_t {
   properties2 = 1000059001,
   memory_allocate_flags_info = 1000060000,
   sm_builtins_properties_nv = 1000154001,
+  shader_bfloat16_features = 1000141000,
   float_controls_properties = 1000197000,
   buffer_device_address_info = 1000244001,
+  workgroup_memory_explicit_layout_features = 1000336000,
+  cooperative_matrix_features = 1000506000,
+  cooperative_matrix_properties = 1000506001,
 };
 
 struct ApplicationInfo {
@@ -145,6 +149,27 @@ struct Vulkan12Features {
   std::uint32_t unused3[30]{};
   std::uint32_t device_address = 0;
   std::uint32_t unused2[8]{};
+};
+struct WorkgroupMemoryExplicitLayoutFeatures {  // VK_KHR_workgroup_memory_explicit_layout
+  StructureType type = StructureType::workgroup_memory_explicit_layout_features;
+  void* next = nullptr;
+  std::uint32_t layout = 0, scalar_blocks = 0, access8 = 0, access16 = 0;
+};
+struct CooperativeMatrixFeatures {  // VK_KHR_cooperative_matrix
+  StructureType type = StructureType::cooperative_matrix_features;
+  void* next = nullptr;
+  std::uint32_t matrices = 0, robust_access = 0;
+};
+struct CooperativeMatrixProperties {
+  StructureType type = StructureType::cooperative_matrix_properties;
+  void* next = nullptr;
+  std::uint32_t m = 0, n = 0, k = 0, a = 0, b = 0, c = 0, result = 0, saturating = 0, scope = 0;
+};
+inline constexpr std::uint32_t kFloat16 = 0, kFloat32 = 1, kBfloat16 = 1000141000, kScopeSubgroup = 3;
+struct ShaderBfloat16Features {  // VK_KHR_shader_bfloat16
+  StructureType type = StructureType::shader_bfloat16_features;
+  void* next = nullptr;
+  std::uint32_t bf16 = 0, dot_products = 0, matrices = 0;
 };
 struct QueueFamily {
   std::uint32_t flags, count, timestamp_bits, granularity[3];

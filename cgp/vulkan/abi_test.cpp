@@ -97,6 +97,27 @@ CGP_FIELD(o::Vulkan12Features, storage8, VkPhysicalDeviceVulkan12Features, stora
 CGP_FIELD(o::Vulkan12Features, device_address, VkPhysicalDeviceVulkan12Features, bufferDeviceAddress);
 CGP_FIELD(o::Vulkan12Features, float16, VkPhysicalDeviceVulkan12Features, shaderFloat16);
 CGP_SIZE(o::Vulkan12Features, VkPhysicalDeviceVulkan12Features);
+#ifdef VK_KHR_workgroup_memory_explicit_layout
+CGP_SAME(S::workgroup_memory_explicit_layout_features,
+         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_WORKGROUP_MEMORY_EXPLICIT_LAYOUT_FEATURES_KHR);
+CGP_FIELD(o::WorkgroupMemoryExplicitLayoutFeatures, access16,
+          VkPhysicalDeviceWorkgroupMemoryExplicitLayoutFeaturesKHR, workgroupMemoryExplicitLayout16BitAccess);
+CGP_SIZE(o::WorkgroupMemoryExplicitLayoutFeatures, VkPhysicalDeviceWorkgroupMemoryExplicitLayoutFeaturesKHR);
+#endif
+#ifdef VK_KHR_cooperative_matrix
+CGP_SAME(S::cooperative_matrix_features, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR);
+CGP_SAME(S::cooperative_matrix_properties, VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR);
+CGP_SIZE(o::CooperativeMatrixFeatures, VkPhysicalDeviceCooperativeMatrixFeaturesKHR);
+CGP_FIELD(o::CooperativeMatrixProperties, scope, VkCooperativeMatrixPropertiesKHR, scope);
+CGP_SIZE(o::CooperativeMatrixProperties, VkCooperativeMatrixPropertiesKHR);
+CGP_SAME(o::kFloat32, VK_COMPONENT_TYPE_FLOAT32_KHR);
+#endif
+#ifdef VK_KHR_shader_bfloat16
+CGP_SAME(S::shader_bfloat16_features, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR);
+CGP_FIELD(o::ShaderBfloat16Features, matrices, VkPhysicalDeviceShaderBfloat16FeaturesKHR,
+          shaderBFloat16CooperativeMatrix);
+CGP_SAME(o::kBfloat16, VK_COMPONENT_TYPE_BFLOAT16_KHR);
+#endif
 CGP_SIZE(o::QueueFamily, VkQueueFamilyProperties);
 CGP_SIZE(o::MemoryProperties, VkPhysicalDeviceMemoryProperties);
 CGP_FIELD(o::MemoryProperties, heaps, VkPhysicalDeviceMemoryProperties, memoryHeaps);

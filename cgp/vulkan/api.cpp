@@ -62,6 +62,7 @@ std::shared_ptr<const Api> Api::load(const std::string& library) {
 #define CGP_VULKAN_FN(level, result, name, parameters) CGP_VULKAN_##level(name)
 #define CGP_VULKAN_device(name)
 #define CGP_VULKAN_instance(name)
+#define CGP_VULKAN_extension(name)
 #define CGP_VULKAN_global(name) find(api->name, #name);
 #include "cgp/vulkan/api.def"
 #undef CGP_VULKAN_global
@@ -77,10 +78,14 @@ std::shared_ptr<const Api> Api::load(const std::string& library) {
 #define CGP_VULKAN_FN(level, result, name, parameters) CGP_VULKAN_##level(name)
 #define CGP_VULKAN_global(name)
 #undef CGP_VULKAN_instance
+#undef CGP_VULKAN_extension
 #define CGP_VULKAN_instance(name) find(api->name, #name);
+#define CGP_VULKAN_extension(name) \
+  api->name = reinterpret_cast<decltype(api->name)>(get(api->instance, #name));
 #include "cgp/vulkan/api.def"
 #undef CGP_VULKAN_global
 #undef CGP_VULKAN_instance
+#undef CGP_VULKAN_extension
 #undef CGP_VULKAN_device
   return api;
 }
@@ -106,10 +111,12 @@ DeviceApi::DeviceApi(const Api& api, VkDevice device) {
 #define CGP_VULKAN_FN(level, result, name, parameters) CGP_VULKAN_##level(name)
 #define CGP_VULKAN_global(name)
 #define CGP_VULKAN_instance(name)
+#define CGP_VULKAN_extension(name)
 #define CGP_VULKAN_device(name) find(name, #name);
 #include "cgp/vulkan/api.def"
 #undef CGP_VULKAN_global
 #undef CGP_VULKAN_instance
+#undef CGP_VULKAN_extension
 #undef CGP_VULKAN_device
 }
 

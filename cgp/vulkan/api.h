@@ -21,10 +21,12 @@ struct Api {
 #define CGP_VULKAN_FN(level, result, name, parameters) CGP_VULKAN_##level(result, name, parameters)
 #define CGP_VULKAN_global(result, name, parameters) result(*name) parameters = nullptr;
 #define CGP_VULKAN_instance(result, name, parameters) result(*name) parameters = nullptr;
+#define CGP_VULKAN_extension(result, name, parameters) result(*name) parameters = nullptr;
 #define CGP_VULKAN_device(result, name, parameters)
 #include "cgp/vulkan/api.def"
 #undef CGP_VULKAN_global
 #undef CGP_VULKAN_instance
+#undef CGP_VULKAN_extension
 #undef CGP_VULKAN_device
 
   /// Opens `library` (empty: libvulkan.so.1) and makes an instance. Throws Unsupported if it cannot be loaded, lacks an entry
@@ -44,10 +46,12 @@ struct DeviceApi {
 #define CGP_VULKAN_FN(level, result, name, parameters) CGP_VULKAN_##level(result, name, parameters)
 #define CGP_VULKAN_global(result, name, parameters)
 #define CGP_VULKAN_instance(result, name, parameters)
+#define CGP_VULKAN_extension(result, name, parameters)
 #define CGP_VULKAN_device(result, name, parameters) result(*name) parameters = nullptr;
 #include "cgp/vulkan/api.def"
 #undef CGP_VULKAN_global
 #undef CGP_VULKAN_instance
+#undef CGP_VULKAN_extension
 #undef CGP_VULKAN_device
   /// Throws Unsupported naming the entry point that the driver lacks.
   DeviceApi(const Api& api, VkDevice device);

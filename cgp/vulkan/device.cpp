@@ -29,6 +29,22 @@ VkDevice make_device(const Api& api, const PhysicalDevice& p) {
   Vulkan11Features v11;
   v11.next = &v12;
   v11.storage16 = p.storage16;
+  std::vector<const char*> extensions;
+  const auto enable = [&](auto& feature, const char* extension) {
+    feature.next = v12.next;
+    v12.next = &feature;
+    extensions.push_back(extension);
+  };
+  WorkgroupMemoryExplicitLayoutFeatures layout;
+  layout.layout = 1;
+  layout.access8 = layout.access16 = p.narrow_shared;
+  CooperativeMatrixFeatures matrix;
+  matrix.matrices = 1;
+  ShaderBfloat16Features bf16;
+  bf16.bf16 = bf16.matrices = 1;
+  if (p.wide_shared) enable(layout, kExtensionWideShared);
+  if (p.matrix_f16 || p.matrix_bf16) enable(matrix, kExtensionMatrices);
+  if (p.matrix_bf16) enable(bf16, kExtensionBfloat16);
   Features2 features;
   features.next = &v11;
   features.features.int64 = 1;
@@ -41,6 +57,8 @@ VkDevice make_device(const Api& api, const PhysicalDevice& p) {
   info.next = &features;
   info.queue_count = 1;
   info.queues = &queue;
+  info.extension_count = std::uint32_t(extensions.size());
+  info.extensions = extensions.data();
   VkDevice device = nullptr;
   check(api.vkCreateDevice(p.handle, &info, nullptr, &device), "vkCreateDevice", p.name);
   return device;

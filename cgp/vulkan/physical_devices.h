@@ -35,11 +35,20 @@ struct PhysicalDevice {
   bool storage16 = false, storage8 = false;    ///< storageBuffer16BitAccess, storageBuffer8BitAccess
   /// shaderFloat16, with subnormals kept and rounding to nearest even for f16 alone.
   bool float16 = false;
-  bool device_address = false;            ///< bufferDeviceAddress
+  bool device_address = false;  ///< bufferDeviceAddress
+  /// workgroupMemoryExplicitLayout, and with it 8- and 16-bit access.
+  bool wide_shared = false, narrow_shared = false;
+  /// VK_KHR_cooperative_matrix: a subgroup multiplies 16 x 16 and 16 x this (8, or 16) elements of f16, or of bf16
+  /// (VK_KHR_shader_bfloat16), into f32; 0: neither.
+  int matrix_f16 = 0, matrix_bf16 = 0;
   std::uint32_t subgroup_size = 0;        ///< invocations
   std::uint32_t subgroup_operations = 0;  ///< VkSubgroupFeatureFlagBits of compute shaders
   std::optional<std::uint32_t> sm_count;  ///< VK_NV_shader_sm_builtins
 };
+
+inline constexpr const char* kExtensionWideShared = "VK_KHR_workgroup_memory_explicit_layout";
+inline constexpr const char* kExtensionMatrices = "VK_KHR_cooperative_matrix";
+inline constexpr const char* kExtensionBfloat16 = "VK_KHR_shader_bfloat16";
 
 /// All devices, in the loader's order. No device is an empty list. Features and subgroups of a device before Vulkan 1.2
 /// count as absent.

@@ -2,11 +2,14 @@
 // The runtime on Vulkan and WebGPU: what holds on every device holds here. Skipped where there is no driver.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
 
 #include "cgp/base/error.h"
+#include "cgp/base/float16.h"
+#include "cgp/base/text.h"
 #include "cgp/runtime/graph.h"
 #include "cgp/runtime/host_memory.h"
 #include "cgp/runtime/launcher.h"
@@ -108,6 +111,85 @@ ret;
     EXPECT_NEAR(y[2 * i + 1], std::cos(double(x[i])), 5e-7) << x[i];
   }
   EXPECT_TRUE(std::isnan(y[510]));
+}
+// Tensor cores' products, the loads and copies that feed them: two warps of a block, the second with a guard's mask around the copy.
+TEST_P(ShaderDevice, products_of_matrices_are_those_of_ptx) {
+  for (const char* type : {"f16", "bf16"}) {
+    const std::string ptx =
+        text::cat(R"(.version 7.8
+.target sm_80
+.address_size 64
+.visible .entry product(.param .u64 .ptr .global .align 16 in, .param .u64 .ptr .global .align 16 out, .param .u32 bytes)
+.reqntid 64, 1, 1
+{
+.reg .b64 %rd<8>;
+.reg .b32 %r<24>;
+.reg .f32 %f<12>;
+.reg .pred %p<2>;
+.shared .align 16 .b8 tile[1536];
+ld.param.u64 %rd0, [in];
+ld.param.u64 %rd1, [out];
+ld.param.u32 %r20, [bytes];
+mov.u32 %r0, %tid.x;
+mov.u32 %r1, tile;
+shr.u32 %r2, %r0, 5;
+and.b32 %r3, %r0, 31;
+mad.lo.u32 %r4, %r2, 768, %r1;
+mad.lo.u32 %r5, %r3, 16, %r4;
+mul.wide.u32 %rd2, %r0, 16;
+add.u64 %rd3, %rd0, %rd2;
+cp.async.cg.shared.global [%r5], [%rd3], 16;
+setp.lt.u32 %p0, %r3, 16;
+@%p0 cp.async.ca.shared.global [%r5+512], [%rd3+1024], 16, %r20;
+cp.async.commit_group;
+cp.async.wait_group 0;
+bar.sync 0;
+and.b32 %r6, %r3, 15;
+mad.lo.u32 %r7, %r6, 32, %r4;
+shr.u32 %r8, %r3, 4;
+mad.lo.u32 %r7, %r8, 16, %r7;
+ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r10, %r11, %r12, %r13}, [%r7];
+mad.lo.u32 %r9, %r6, 16, %r4;
+ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%r14, %r15}, [%r9+512];
+cvt.rn.f32.u32 %f0, %r0;
+mov.f32 %f1, 0f3f000000;
+mov.f32 %f2, 0fc0000000;
+mov.f32 %f3, 0f00000000;
+mma.sync.aligned.m16n8k16.row.col.f32.)",
+                  type, ".", type,
+                  R"(.f32 {%f4, %f5, %f6, %f7}, {%r10, %r11, %r12, %r13}, {%r14, %r15}, {%f0, %f1, %f2, %f3};
+mma.sync.aligned.m16n8k8.row.col.f32.)",
+                  type, ".", type, R"(.f32 {%f4, %f5, %f6, %f7}, {%r10, %r11}, {%r15}, {%f4, %f5, %f6, %f7};
+add.u64 %rd4, %rd1, %rd2;
+st.global.v4.f32 [%rd4], {%f4, %f5, %f6, %f7};
+ret;
+}
+)");
+    KernelImage image = image_from_ptx(ptx, "product");
+    image.params = {Param::input("in", DType::u16), Param::output("out", DType::f32),
+                    Param::scalar("bytes", DType::u32)};
+    std::vector<std::uint16_t> in(
+        1024);  // A of 16 x 16 of both warps; B of 16 x 8 by the same threads and copies
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const float v = float(int(std::uint32_t(i) * 2654435761u >> 24) - 128) / 16;
+      in[i] = type == std::string_view("f16") ? half(double(v)).bits
+                                              : std::uint16_t(std::bit_cast<std::uint32_t>(v) >> 16);
+    }
+    for (const std::uint32_t bytes : {16u, 14u, 3u, 0u}) {
+      const auto on = [&](const Device& device) {
+        const auto x = device.upload<std::uint16_t>(in);
+        auto y = device.zeros<float>(256);
+        Stream s(device);
+        device.load(image)(s, Dim3{1}, x, y, bytes);
+        s.wait();
+        return y.to_vector();
+      };
+      const auto arch = Device::open(text::cat(GetParam(), ":sm_80"));
+      const auto want = on(Device::open("emu:sm_80")), got = on(arch);
+      for (std::size_t i = 0; i < want.size(); ++i)
+        ASSERT_NEAR(got[i], want[i], 1e-3) << type << " " << bytes << " " << i;
+    }
+  }
 }
 TEST_P(ShaderDevice, copies_are_exact_for_every_length_and_offset) {
   std::vector<std::uint8_t> host(1000);

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <optional>
 #include <thread>
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/runtime/shader/matrix_probe.h"
 #include "cgp/runtime/shader/shader_backend_impl.h"
 #include "cgp/vulkan/device.h"
 
@@ -94,6 +96,7 @@ class VulkanCode final : public ShaderCode {
   }
 
  private:
+  bool multiplies(bool bf16) const;  ///< the kernel has products of the type on tensor cores
   shader::Shader checked(const shader::ShaderOptions& o) const;
   VulkanBackend& owner_;
   mutable std::map<std::array<std::uint32_t, 4>, Built> built_;  // by block and dynamic shared memory
@@ -215,6 +218,13 @@ class VulkanBackend final : public ShaderBackend {
   }
   void count(double milliseconds) { ++counts_.jit_compilations, counts_.jit_milliseconds += milliseconds; }
 
+  /// How cooperative matrices of the device lie, if they hold the registers of PTX: tried once.
+  std::optional<shader::MatrixLayout> matrices(bool bf16) {
+    auto& known = matrices_[bf16];
+    if (!known) known = find_matrix_layout(device, bf16);
+    return *known;
+  }
+
   const vulkan::DevicePtr device;
   mutable std::recursive_mutex mutex;  // a vulkan::Device is for one thread at a time
   std::vector<VulkanQueue*> queues;
@@ -230,6 +240,7 @@ class VulkanBackend final : public ShaderBackend {
   }
   std::map<std::uint64_t, std::unique_ptr<vulkan::Buffer>> buffers_;
   std::uint64_t used_ = 0;
+  std::optional<std::optional<shader::MatrixLayout>> matrices_[2];  // f16, bf16
   std::unique_ptr<VulkanQueue> copies_;
 };
 
@@ -240,15 +251,27 @@ VulkanCode::VulkanCode(VulkanBackend& b, const KernelImage& image) : ShaderCode(
   static_smem = s.needs.shared_bytes - std::min(s.needs.shared_bytes, o.dynamic_shared);
   built_[{o.block[0], o.block[1], o.block[2], o.dynamic_shared}].shader = std::move(s);
 }
+bool VulkanCode::multiplies(bool bf16) const {
+  const ptx::Function& f = *module_->find(image.entry);
+  return std::any_of(f.body.begin(), f.body.end(), [&](const ptx::Inst& i) {
+    return i.op == ptx::Op::mma && i.has(bf16 ? ptx::Mod::bf16 : ptx::Mod::f16);
+  });
+}
 shader::Shader VulkanCode::checked(const shader::ShaderOptions& given) const {
   const vulkan::PhysicalDevice& p = owner_.device->physical;
   shader::ShaderOptions o = given;
   o.push_constants = p.max_push_constants;
   o.float16 = p.float16;
+  o.wide_shared = p.wide_shared;
+  o.narrow_shared = p.narrow_shared;
   // Subgroups of 32 that take threads in their order: NVIDIA's driver does so, and nobody promises it.
   const std::uint32_t operations = vulkan::kSubgroupVote | vulkan::kSubgroupBallot | vulkan::kSubgroupShuffle;
   if (p.vendor == kNvidia && p.subgroup_size == 32 && (p.subgroup_operations & operations) == operations)
     o.subgroup_size = 32;
+  if (o.subgroup_size == 32) {
+    if (multiplies(false)) o.matrix_f16 = owner_.matrices(false);
+    if (multiplies(true)) o.matrix_bf16 = owner_.matrices(true);
+  }
   shader::Shader s = translate(o, false);
   const char* lacking = s.needs.storage16 && !p.storage16 ? "storageBuffer16BitAccess"
                         : s.needs.storage8 && !p.storage8 ? "storageBuffer8BitAccess"

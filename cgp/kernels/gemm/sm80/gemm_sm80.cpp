@@ -42,9 +42,14 @@ GemmChoice choose_sm80(const GemmProblem& q, const runtime::DeviceInfo& d) {
     const auto i = std::size_t(&t - tiles);
     return turns * t.bm * t.bn / (model.rate[i] * (turns > 1 ? 1 : model.alone[i]));
   };
-  const Tile* best = &tiles[0];
+  // Vulkan and WebGPU give a block less shared memory than the stages of the largest tile take; the smallest is left to say so.
+  const auto fits = [&](const Tile& t) {
+    return std::size_t(sm80::kStages * sm80::kDepth * 2 * (t.bm + t.bn)) <= d.smem_per_block_optin;
+  };
+  const Tile* best = nullptr;
   for (const auto& t : tiles)
-    if (time(t) < time(*best)) best = &t;
+    if (fits(t) && (!best || time(t) < time(*best))) best = &t;
+  if (!best) best = &tiles[2];
   GemmChoice c{GemmFamily::sm80, gemm_sm80(p.type, p.trans_a, p.trans_b, best->bm, best->bn),
                text::cat("tiles of ", best->bm, " x ", best->bn, " fill ", int(sms), " SMs best"),
                std::uint32_t(best->bn)};
