@@ -7,6 +7,9 @@
 // blocked, for every worker, and still is when each of them looks again after all of them saw it. A worker
 // that saw it lets its blocks run only while it looks, until somebody changes memory: what they did unwatched
 // could be what another one waits for.
+//
+// A warp that counts how often it polls never comes back to a state. It counts as spinning where blocks of the
+// grid cannot start for want of room: when all that are resident poll without end, nobody makes room.
 #include <algorithm>
 
 #include "cgp/base/text.h"
@@ -18,10 +21,11 @@ namespace cgp::emu {
 using text::cat;
 
 namespace {
-constexpr std::uint64_t kSuspectSlices = 4;  // of a cluster, before it is looked at
-constexpr std::uint64_t kBudget = 100'000;   // instructions of one watched warp
-constexpr std::uint64_t kMaxSeen = 1 << 14;  // jumps of one watched warp
-constexpr int kRepeats = 64;                 // of one state
+constexpr std::uint64_t kSuspectSlices = 4;                  // of a cluster, before it is looked at
+constexpr std::uint64_t kBudget = 100'000;                   // instructions of one watched warp
+constexpr std::uint64_t kMaxSeen = 1 << 14;                  // jumps of one watched warp
+constexpr int kRepeats = 64;                                 // of one state
+constexpr std::uint64_t kJumpsAPoll = 4, kManyJumps = 1024;  // of a warp that does nothing but poll
 constexpr int kPasses = 24, kSoftRounds = 8;
 // Time skipped before blocks that poll and read the clock count as hung: 1 ms, then 16 times as much each
 // time, to 5 hours.
@@ -54,9 +58,10 @@ std::uint64_t state_hash(const Warp& w) {
 enum class Probe { progress, moved, still };
 
 // Runs one warp until it is certain to repeat itself, parks, changes something or has used its budget.
-Probe probe_warp(Warp& w) {
+Probe probe_warp(Warp& w, bool crowded) {
   if (!w.live) return Probe::still;
   const Mask live = w.live;
+  const std::uint64_t polls = w.worker->polls;
   std::uint64_t executed = 0;
   const std::uint64_t now = std::max(clock_of(w), w.worker->launch->timer.load(std::memory_order_relaxed));
   w.spin = SpinWatch{};
@@ -72,7 +77,20 @@ Probe probe_warp(Warp& w) {
   w.suspect = false;
   if (w.changed || w.live != live) return Probe::progress;
   if (!executed || w.spin.cyclic) return Probe::still;
-  return runnable(w) ? Probe::progress : Probe::moved;
+  if (!runnable(w)) return Probe::moved;
+  const bool only_polls = w.spin.seen > kManyJumps && w.worker->polls - polls > w.spin.seen / kJumpsAPoll;
+  return crowded && only_polls ? Probe::still : Probe::progress;
+}
+
+// Clusters that have not started since those that are resident leave no room for them.
+std::uint64_t left_outside(const LaunchState& launch) {
+  std::uint64_t n = 0;
+  for (const DevicePart& d : launch.devices) {
+    const std::uint64_t started = d.next_cluster.load();
+    if (started < launch.clusters && d.resident.load() >= launch.resident_limit)
+      n += launch.clusters - started;
+  }
+  return n;
 }
 
 // Blocks that read the clock may wait for time to pass: skips some. False: enough was skipped.
@@ -90,12 +108,13 @@ bool skip_time(LaunchState& launch) {
 // Whether nothing in the cluster can happen any more unless somebody else changes memory.
 bool stuck(Cluster& c) {
   int soft = 0;
+  const bool crowded = left_outside(*c.worker->launch) > 0;
   c.worker->enter(c.device);
   for (int pass = 0; pass < kPasses; ++pass) {
     bool moved = false;
     for (auto& cta : c.ctas)
       for (auto& w : cta->warps) {
-        const Probe p = cta->done ? Probe::still : probe_warp(*w);
+        const Probe p = cta->done ? Probe::still : probe_warp(*w, crowded);
         if (p == Probe::progress) return false;
         moved = moved || p == Probe::moved;
       }
@@ -175,10 +194,17 @@ void check_spinning(Worker& worker) {
     for (const auto l : board.level) all_twice = all_twice && l >= SpinBoard::stuck_twice;
   }
   if (!all_twice || skip_time(*worker.launch)) return;
+  const LaunchState& launch = *worker.launch;
   const std::size_t more = worker.resident.size() - 1;
-  report_deadlock(*worker.resident.front(),
-                  cat("every warp polls memory that nobody is left to change, or is blocked",
-                      more ? cat(" (so do ", more, " other resident clusters)") : std::string()));
+  const std::uint64_t blocks = launch.launch.cluster.count(), outside = left_outside(launch) * blocks;
+  report_deadlock(
+      *worker.resident.front(),
+      cat("every warp polls memory that nobody is left to change, or is blocked",
+          more ? cat(" (so do ", more, " other resident clusters)") : std::string(),
+          outside ? cat("; ", outside, outside == 1 ? " block of the grid" : " blocks of the grid",
+                        " cannot start before others end: at most ", launch.resident_limit * blocks,
+                        " are resident at once")
+                  : std::string()));
 }
 
 void note_changes(Warp& w, int count, int bytes, int cell, const Loc* rows, std::byte* const* to,
