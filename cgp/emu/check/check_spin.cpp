@@ -21,11 +21,11 @@ namespace cgp::emu {
 using text::cat;
 
 namespace {
-constexpr std::uint64_t kSuspectSlices = 4;                  // of a cluster, before it is looked at
-constexpr std::uint64_t kBudget = 100'000;                   // instructions of one watched warp
-constexpr std::uint64_t kMaxSeen = 1 << 14;                  // jumps of one watched warp
-constexpr int kRepeats = 64;                                 // of one state
-constexpr std::uint64_t kJumpsAPoll = 4, kManyJumps = 1024;  // of a warp that does nothing but poll
+constexpr std::uint64_t kSuspectSlices = 4;                 // of a cluster, before it is looked at
+constexpr std::uint64_t kBudget = 100'000;                  // instructions of one watched warp
+constexpr std::uint64_t kMaxSeen = 1 << 14;                 // jumps of one watched warp
+constexpr int kRepeats = 64;                                // of one state
+constexpr std::uint64_t kJumpsAPoll = 4, kManyJumps = 512;  // of a warp that does nothing but poll
 constexpr int kPasses = 24, kSoftRounds = 8;
 // Time skipped before blocks that poll and read the clock count as hung: 1 ms, then 16 times as much each
 // time, to 5 hours.
@@ -46,12 +46,19 @@ std::uint64_t state_hash(const Warp& w) {
   add(w.pc, w.lanes, State::runnable, w.frame);
   for (const Fragment& f : w.others) add(f.pc, f.lanes, f.state, f.frame);
   std::uint64_t h = mix(mix(sets, w.live), w.carry);
-  for (const auto& frame : w.frames)
-    for (std::uint32_t at = 0; at + 8 <= frame->function->register_bytes; at += 8) {
-      std::uint64_t v;
-      std::memcpy(&v, frame->registers + at, 8);
-      h = mix(h, v);
+  for (const auto& frame : w.frames) {
+    std::uint64_t part[4] = {h, 1, 2, 3}, v[4];  // four chains that do not wait for each other
+    std::uint32_t at = 0;
+    for (; at + sizeof v <= frame->function->register_bytes; at += sizeof v) {
+      std::memcpy(v, frame->registers + at, sizeof v);
+      for (int i = 0; i < 4; ++i) part[i] = mix(part[i], v[i]);
     }
+    for (; at + 8 <= frame->function->register_bytes; at += 8) {
+      std::memcpy(v, frame->registers + at, 8);
+      part[0] = mix(part[0], v[0]);
+    }
+    h = mix(mix(part[0], part[1]), mix(part[2], part[3]));
+  }
   return h;
 }
 
@@ -69,10 +76,11 @@ Probe probe_warp(Warp& w, bool crowded) {
   w.changed = false;
   w.suspect = true;
   while (executed < kBudget && !w.changed && !w.spin.cyclic) {
-    const std::uint64_t n = run_warp(w, kBudget - executed);
+    const std::uint64_t n =
+        run_warp(w, crowded ? std::min(kManyJumps, kBudget - executed) : kBudget - executed);
     if (!n) break;
     executed += n;
-    if (w.spin.seen > kMaxSeen) break;
+    if (w.spin.seen > (crowded ? kManyJumps : kMaxSeen)) break;
   }
   w.suspect = false;
   if (w.changed || w.live != live) return Probe::progress;
@@ -98,7 +106,8 @@ bool skip_time(LaunchState& launch) {
   SpinBoard& board = launch.spin;
   std::lock_guard lock(board.mutex);
   if (!board.clock_read || board.skips == kSkips) return false;
-  launch.skipped += 1ull << (20 + 4 * board.skips++);
+  launch.skipped += 1ull << (20 + 4 * board.skips);
+  board.skips = std::min(kSkips, board.skips + (left_outside(launch) ? 3 : 1));
   board.clock_read = false;
   for (auto& l : board.level)
     if (l != SpinBoard::without_blocks) l = SpinBoard::moving;
@@ -192,6 +201,7 @@ void check_spinning(Worker& worker) {
     auto& mine = board.level[std::size_t(worker.index)];
     mine = others_stuck && mine != SpinBoard::moving ? SpinBoard::stuck_twice : SpinBoard::stuck;
     for (const auto l : board.level) all_twice = all_twice && l >= SpinBoard::stuck_twice;
+    if (all_twice) mine = SpinBoard::stuck;  // one worker tells
   }
   if (!all_twice || skip_time(*worker.launch)) return;
   const LaunchState& launch = *worker.launch;
