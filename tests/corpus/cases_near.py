@@ -318,17 +318,17 @@ def bad_tmem_leak():
 
 @register
 def bad_tmem_no_fence_after():
-    return tmem("tmem_no_fence_after", "race.async", ops=["tcgen05.ld"])
+    return tmem("tmem_no_fence_after", "race.tensor_fence", ops=["tcgen05.ld"])
 
 
 @register
 def bad_tmem_no_fence_before():
-    return tmem("tmem_no_fence_before", "race.async", tiles=2, ops=["tcgen05.mma"])
+    return tmem("tmem_no_fence_before", "race.tensor_fence", tiles=2, ops=["tcgen05.mma"])
 
 
 @register
 def bad_tmem_no_fence_reuse():
-    return tmem("tmem_no_fence_reuse", "race.async", tiles=2, ops=["tcgen05.mma"])
+    return tmem("tmem_no_fence_reuse", "race.tensor_fence", tiles=2, ops=["tcgen05.mma"])
 
 
 @case

@@ -7,7 +7,8 @@ import numpy as np
 from corpus_lib import *
 
 ALL = ("75", "80", "90a", "100a", "120a")
-DOT = ("75", "80", "90a", "120a")  # products of sm_100a lack the tcgen05.fence that PTX asks for
+DOT = ("75", "80", "90a", "120a")
+SHIPPED = {"as_it_ships": (("100a", ), dict(cls="race.tensor_fence", ops=["tcgen05"], note="no tcgen05.fence, which PTX asks for"))}
 kind = functools.partial(python_twins, "triton")
 OOB = dict(cls="oob.global", ops=["ld.global", "st.global"])
 RACE = dict(cls="race.global", also=["race.flag", "race.scope", "policy.result"], ops=["ld.global", "st.global"])
@@ -52,7 +53,7 @@ def summed_under_locks(c, slip):
 
 
 @kind("matmul", DOT, {**{s: (("80", "90a"), OOB) for s in ("rows_unmasked", "depth_unmasked")},
-                      "swapped_limits": (("80", ), dict(OOB, also=["race.global"]))})
+                      "swapped_limits": (("80", ), dict(OOB, also=["race.global"])), **SHIPPED})
 def matmul(c, slip):
     m, n, k = 80, 72, 112
     a, b, o = c.inp("a", "f16", m * k, grid(-2, 2, 4, 3008)), c.inp("b", "f16", k * n, grid(-2, 2, 4, 3009)), c.out("c", "f32", m * n)
@@ -83,7 +84,7 @@ def matmul_split(c, slip):
     c.triton("matmul_split", (1, 2), [a, b, o, i32("N", 64), i32("K", 128), i32("part", 64)], BM=64, BN=64, BK=32, SLIP=slip)
 
 
-@kind("attention", DOT, {"one_tile_more": (("80", ), OOB)})
+@kind("attention", DOT, {**SHIPPED, "one_tile_more": (("80", ), OOB)})
 def attention(c, slip):
     n, d, h = 128, 32, 2
     q, k, v = (c.inp(x, "f16", h * n * d, grid(-2, 2, 4, 3016 + s)) for s, x in enumerate("qkv"))

@@ -133,6 +133,22 @@ TEST_P(Corpus, ResultsDoNotDependOnPolicies) {
   run("random:2", "random:2", same);
 }
 
+// Products as Triton ships them lack PTX's tcgen05.fence, and that is all there is to say: results are right.
+TEST(CorpusWarnings, AreAllThatTritonsTensorMemoryGets) {
+  for (const char* name : {"bad_triton_matmul_as_it_ships_sm100a", "bad_triton_attention_as_it_ships_sm100a"})
+    for (const char* async : {"eager", "late"}) {
+      RunOptions options;
+      options.tune = [&](emu::Options& o) { emu::parse_async(async).apply(o); };
+      const SpecResult r = run_spec(load(name), options);
+      EXPECT_FALSE(any_fails(r.findings)) << name << ", " << async << "\n" << report(r);
+      for (const auto& f : r.findings)
+        EXPECT_TRUE(f.finding.cls == "race.tensor_fence" || f.finding.cls == "async.tensor_load")
+            << f.finding.cls;
+      for (const auto& b : r.buffers)
+        EXPECT_TRUE(!b.compared || b.comparison.equal) << name << "\n" << report(r);
+    }
+}
+
 // What is wrong by the letter and harmless in binaries that ship fails no run, unless it is asked for.
 TEST(CorpusWarnings, AreErrorsWhenStrict) {
   for (const char* name : {"bad_store_no_wait", "bad_tmem_no_wait_ld"}) {

@@ -448,6 +448,7 @@ struct Cluster {
   std::uint64_t random = 0;                  ///< of the schedule
   std::shared_ptr<race::ClusterState> race;  ///< owns what its blocks and warps point to
   std::uint64_t slices = 0;
+  bool polled = false;   ///< the last pass did little else
   int async_rounds = 0;  ///< passes since an operation was last made to complete
   int soft_rounds = 0;   ///< times all waits that may be given up were, without progress
 };

@@ -24,6 +24,8 @@ constexpr int kAsyncRounds = 16, kBusyAsyncRounds = 256;
 constexpr std::uint64_t kSoftTime = 20'000;
 // Instructions of a warp before the next gets a turn, when warps run as far as they can.
 constexpr std::uint64_t kLongQuantum = 65'536, kPollQuantum = 1024;
+// The same for a cluster that polled when it last ran: what it waits for comes from others.
+constexpr std::uint64_t kFairPollQuantum = 512;
 // Under AsyncPolicy::random: passes until an operation reads, and from there until it completes.
 constexpr std::uint64_t kReadDelay = 4, kCompleteDelay = 12;
 // A cluster polls when more than one instruction in so many is a strong access, an atomic or a nanosleep.
@@ -167,7 +169,7 @@ void order_warps(Cluster& c, SchedulePolicy schedule, std::vector<Warp*>& order)
 std::uint64_t quantum(Cluster& c, SchedulePolicy schedule, bool polling) {
   if (schedule == SchedulePolicy::random) return 1ull << draw(c) % 13;
   if (schedule == SchedulePolicy::adversarial) return polling ? kPollQuantum : kLongQuantum;
-  return kWarpQuantum;
+  return c.polled ? kFairPollQuantum : kWarpQuantum;
 }
 
 // Values that came from nowhere may keep a loop from ending: such a program is not followed for long, and
@@ -223,8 +225,10 @@ Outcome run_cluster(Cluster& c, LaunchState& launch, Worker& worker) {
         c.async.advance();
       } else if (polling) {
         ++c.slices;
+        c.polled = true;
         return Outcome::polls;
       }
+      c.polled = false;
       continue;
     }
     if (c.async.advance()) continue;

@@ -296,6 +296,49 @@ B: bar.sync 2, 64;
                                                "have not arrived; warps 2 have exited"));
 }
 
+// A barrier of the grid in blocks that do not all fit: found although the polls are counted, so that no warp
+// comes back to a state. With one block less all fit.
+TEST(schedule, a_grid_barrier_of_too_many_blocks_is_a_deadlock) {
+  Bench b(header() + R"(
+.visible .entry k(.param .u64 p, .param .u64 o)
+{
+  .reg .b32 %r<8>; .reg .b64 %rd<4>; .reg .pred %p;
+  ld.param.u64 %rd0, [p];
+  ld.param.u64 %rd1, [o];
+  mov.u32 %r0, %nctaid.x;
+  mov.u32 %r2, 0;
+  atom.add.acq_rel.gpu.global.u32 %r1, [%rd0], 1;
+L:
+  add.u32 %r2, %r2, 1;
+  ld.acquire.gpu.global.u32 %r1, [%rd0];
+  setp.lt.u32 %p, %r1, %r0;
+  @%p bra L;
+  min.u32 %r2, %r2, 1;
+  mov.u32 %r3, %ctaid.x;
+  mul.wide.u32 %rd2, %r3, 4;
+  add.u64 %rd1, %rd1, %rd2;
+  st.global.u32 [%rd1], %r2;
+  ret;
+}
+)");
+  const u32 fit = u32(b.machine.properties().sm_count);
+  for (const char* schedule : {"fair", "adversarial"})
+    for (const u32 blocks : {fit, fit + 1}) {
+      const auto p = b.upload(std::vector<u32>{0}, "count"), out = b.upload(std::vector<u32>(blocks), "out");
+      const Result r =
+          b.run("k", {blocks, 1, 1}, {1, 1, 1}, Params().add(p).add(out), under(schedule), 120 << 10);
+      if (blocks == fit) {
+        expect_clean(r, schedule);
+        continue;
+      }
+      ASSERT_EQ(r.findings.size(), 1u) << schedule;
+      EXPECT_EQ(r.findings[0].cls, "deadlock");
+      EXPECT_THAT(r.findings[0].message,
+                  HasSubstr(cat("1 block of the grid cannot start before others end: at most ", fit,
+                                " are resident at once")));
+    }
+}
+
 // Block b waits until the counter is b: every schedule must let all blocks in and run each of them.
 TEST(schedule, blocks_that_wait_for_each_other_make_progress) {
   const std::string text = header() + R"(

@@ -110,9 +110,23 @@ PartPtr join_parts(const PartPtr& a, const PartPtr& b) {
 }
 }  // namespace
 
+namespace {
+// The same without a look into clusters that only one of them has; most often a poll that learns nothing.
+bool covers(const Knowledge& a, const Knowledge& b) {
+  if (b.parts.size() > a.parts.size()) return false;
+  auto x = a.parts.begin();
+  for (const PartPtr& y : b.parts) {
+    while (x != a.parts.end() && (*x)->cluster < y->cluster) ++x;
+    if (x == a.parts.end() || (*x)->cluster != y->cluster || (*x != y && !covers(**x, *y))) return false;
+  }
+  return true;
+}
+}  // namespace
+
 Known join(const Known& a, const Known& b) {
   if (!b || a == b) return a;
   if (!a) return b;
+  if (covers(*a, *b)) return a;
   auto sum = std::make_shared<Knowledge>();
   sum->parts.reserve(std::max(a->parts.size(), b->parts.size()));
   bool only_a = true, only_b = true;

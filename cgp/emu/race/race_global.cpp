@@ -86,6 +86,8 @@ struct Run {
     if (!x || (cluster == me && a.quick(x, l) && !must_fence())) return;
     if (!before(a, l, cluster - 1, x))
       conflict(a, l, cluster - 1, x, other, spot(k));
+    else if (cluster != me && a.s.view[std::size_t(l)]->firm)
+      check_firm(a, l, cluster - 1, x, other, spot(k));
     else if (must_fence() && !proxied(a, l, cluster - 1, x))
       missing_proxy_fence(a, l, cluster - 1, x, spot(k));
   }

@@ -2,6 +2,8 @@
 // Synchronisation through memory: release and acquire operations, fences with relaxed (and volatile)
 // accesses, release sequences. PTX ISA, "Memory Consistency Model": release and acquire patterns, morally
 // strong.
+#include <atomic>
+
 #include "cgp/emu/race/race_state.h"
 
 namespace cgp::emu::race {
@@ -28,7 +30,7 @@ const Clock* find(const std::vector<std::pair<std::uint64_t, Clock>>& v, std::ui
   return nullptr;
 }
 
-void learn(WarpState& s, const Trait& t, int lane, const Location& l) {
+void learn_anew(WarpState& s, const Trait& t, int lane, const Location& l) {
   const ViewPtr& v = s.view[std::size_t(lane)];
   // What this thread may see, by the scope that a fence needs to acquire it.
   const Clock* seen[kLevels] = {};
@@ -36,21 +38,36 @@ void learn(WarpState& s, const Trait& t, int lane, const Location& l) {
     if (is_kept(s, i)) seen[i] = find(l.within[i], group(s, i));
   if (t.scope == Level::system) seen[kLevels - 1] = &l.system;
   Clock now = v->now, wide = v->wide, pending[kLevels], pending_wide = v->pending_wide;
+  Clock firm = v->firm ? *v->firm : Clock();
   for (std::size_t i = 0; i < kLevels; ++i) {
     pending[i] = v->pending[i];
     if (seen[i]) (t.acquire ? now : pending[i]) = join(t.acquire ? now : pending[i], *seen[i]);
+    if (seen[i] && t.acquire && v->firm) firm = join(firm, *seen[i]);
   }
   (t.acquire ? wide : pending_wide) = join(t.acquire ? wide : pending_wide, l.wide);
-  bool same = now == v->now && wide == v->wide && pending_wide == v->pending_wide;
+  bool same =
+      now == v->now && wide == v->wide && pending_wide == v->pending_wide && (!v->firm || firm == *v->firm);
   for (std::size_t i = 0; i < kLevels; ++i) same = same && pending[i] == v->pending[i];
   if (same) return;
   auto fresh = std::make_shared<View>(*v);
   fresh->now = now;
+  if (v->firm) fresh->firm = std::make_shared<Clock>(firm);
   fresh->wide = now.known == wide.known ? now : wide;
   for (std::size_t i = 0; i < kLevels; ++i) fresh->pending[i] = pending[i];
   fresh->pending_wide = pending_wide;
   fresh->any_pending = fresh->any_pending || !t.acquire;
   set_view(s, lane_bit(lane), fresh);
+}
+
+// Who polls meets the same location again and again.
+void learn(WarpState& s, const Trait& t, int lane, const Location& l) {
+  if (!s.learned) s.learned = std::make_unique<std::array<WarpState::Learned, kLanes>>();
+  WarpState::Learned& last = (*s.learned)[std::size_t(lane)];
+  const ViewPtr& v = s.view[std::size_t(lane)];
+  if (last.view == v && last.version == l.version && last.scope == t.scope && last.acquire == t.acquire)
+    return;
+  learn_anew(s, t, lane, l);
+  last = {s.view[std::size_t(lane)], l.version, t.scope, t.acquire};
 }
 
 Clock mark_clock(const WarpState& s, int lane, const View& v, const Mark& m) {
@@ -91,13 +108,24 @@ const std::array<Clock, kLevels + 1>& fenced(WarpState& s, int lane) {
   return f.clock;
 }
 
-void put(std::vector<std::pair<std::uint64_t, Clock>>& v, std::uint64_t key, const Clock& c) {
+std::uint64_t next_version() {
+  static std::atomic<std::uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+// Whether `to` did not say so before.
+bool add(Clock& to, const Clock& c) {
+  const Clock sum = join(to, c);
+  if (sum == to) return false;
+  to = sum;
+  return true;
+}
+
+bool put(std::vector<std::pair<std::uint64_t, Clock>>& v, std::uint64_t key, const Clock& c) {
   for (auto& [k, old] : v)
-    if (k == key) {
-      old = join(old, c);
-      return;
-    }
+    if (k == key) return add(old, c);
   v.push_back({key, c});
+  return true;
 }
 
 // A strong write to global memory; `behind_fence`: it published what a fence of `scope` covered.
@@ -155,13 +183,15 @@ void publish(WarpState& s, const Trait& t, int lane, std::uint32_t clock, Locati
     return;
   }
   Location& l = at[key];
+  bool news = !t.rmw;
   if (!t.rmw) l.system = l.wide = {};
-  if (out[kLevels - 1].known) l.system = join(l.system, out[kLevels - 1]);
-  l.wide = join(l.wide, any);
+  if (out[kLevels - 1].known) news = add(l.system, out[kLevels - 1]) || news;
+  news = add(l.wide, any) || news;
   for (std::size_t i = 0; i < l.within.size(); ++i) {
     if (!t.rmw) l.within[i].clear();
-    if (out[i].known && is_kept(s, i)) put(l.within[i], group(s, i), out[i]);
+    if (out[i].known && is_kept(s, i)) news = put(l.within[i], group(s, i), out[i]) || news;
   }
+  if (news) l.version = next_version();
 }
 }  // namespace
 

@@ -339,6 +339,23 @@ void conflict(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, U
        advice(w, spot.shared), ", and nothing orders the two");
 }
 
+void check_firm(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, Use other_use,
+                const Spot& spot) {
+  const LaunchState& l = *a.s.cluster->launch;
+  const Trait& t = l.traits[std::min<std::size_t>(inst_of(other), l.traits.size() - 1)];
+  if (known(a.s.view[std::size_t(lane)]->firm->known, cluster, id_of(other)) >= clock_of(other)) return;
+  if (a.trait.strong && t.strong && includes(a.trait, t, who(a, lane, cluster, id_of(other)))) return;
+  if (t.strong && observed(a, lane, cluster, other, spot.address)) return;
+  emit(
+      a, lane, cluster, other, other_use, spot, "race.flag",
+      {"a thread of this block has read a flag with a relaxed load or atomic, and only a barrier follows it: "
+       "no acquire, no fence",
+       "ld.acquire.gpu for the flag, or fence.acq_rel.gpu (__threadfence()) between the loop that polls it "
+       "and "
+       "the barrier"},
+      ", ordered only by a relaxed read of a flag and a barrier behind it");
+}
+
 void missing_proxy_fence(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, const Spot& spot) {
   if (a.proxy == Proxy::tensor_map)
     return emit(a, lane, cluster, other, Use::write, spot, "race.proxy",
@@ -361,11 +378,11 @@ void missing_proxy_fence(const Accessor& a, int lane, std::uint32_t cluster, Sta
 void missing_thread_fence(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, Use other_use,
                           const Spot& spot, bool after) {
   if (after)
-    return emit(a, lane, cluster, other, other_use, spot, "race.async",
+    return emit(a, lane, cluster, other, other_use, spot, "race.tensor_fence",
                 {"no tcgen05.fence::after_thread_sync after the wait that orders the two",
                  "tcgen05.fence::after_thread_sync behind the wait or the barrier, before the operation"},
                 "; the threads are ordered, but not their operations on Tensor Memory");
-  emit(a, lane, cluster, other, other_use, spot, "race.async",
+  emit(a, lane, cluster, other, other_use, spot, "race.tensor_fence",
        {"no tcgen05.fence::before_thread_sync between that operation's tcgen05.wait and the arrival or "
         "barrier "
         "that orders the two",

@@ -52,6 +52,8 @@ struct View {
   Clock pending[kLevels],
       pending_wide;  ///< read by relaxed operations: acquired by the next fence of the scope
   bool any_pending = false;
+  /// `now` less what a relaxed read of another thread of the block told, without its fence (see Gather::release).
+  std::shared_ptr<const Clock> firm;  ///< nullptr: as `now`
 };
 using ViewPtr = std::shared_ptr<const View>;
 
@@ -96,12 +98,15 @@ class Gather {
 
  private:
   void part();
+  Collector firm_;  ///< empty while it would be the same as now
+  bool all_firm_ = true;
   Collector marks_[kLevels + 1];  ///< by level; of any
   bool marked_[kLevels + 1] = {};
 };
 
 /// What strong writes to a location have published, by who may see it.
 struct Location {
+  std::uint64_t version = 0;  ///< of what is published here, unique in the process
   Clock system, wide;
   /// By cluster * 16 + rank, by cluster, by device.
   std::array<std::vector<std::pair<std::uint64_t, Clock>>, 3> within;
@@ -321,6 +326,14 @@ struct WarpState {
     std::array<Clock, kLevels + 1> clock;
   };
   std::unique_ptr<std::array<Fenced, kLanes>> fenced;  ///< what a lane's fences cover, made into clocks
+  struct Learned {
+    ViewPtr view;
+    std::uint64_t version = 0;
+    Level scope = Level::cta;
+    bool acquire = false;
+  };
+  std::unique_ptr<std::array<Learned, kLanes>>
+      learned;  ///< what a lane's view has from the location it polls
   std::unique_ptr<std::array<std::vector<std::uint32_t>, kLanes>> groups[2];  ///< clocks of committed groups
   /// What each lane waited for of its own groups: known to it alone until it synchronises.
   std::array<std::uint32_t, kLanes> copied{}, bulk_read{}, bulk_written{};
@@ -453,6 +466,9 @@ struct Spot {
 /// Two conflicting accesses that are not ordered: reports them, unless both are strong or alike.
 void conflict(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, Use other_use,
               const Spot& spot);
+/// Of another cluster, and ordered; a warning when only a relaxed read and a barrier without a fence order it.
+void check_firm(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, Use other_use,
+                const Spot& spot);
 void missing_proxy_fence(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, const Spot& spot);
 /// Of Tensor Memory: ordered by threads, without the tcgen05.fence that makes it hold for their operations.
 void missing_thread_fence(const Accessor& a, int lane, std::uint32_t cluster, Stamp other, Use other_use,

@@ -90,7 +90,14 @@ void Gather::release_only(const WarpState& s, Mask lanes) {
 }
 
 void Gather::release(const WarpState& s, Mask lanes) {
+  bool firm = all_firm_;
+  for_views(s, lanes, [&](const ViewPtr& v, Mask) { firm = firm && !v->any_pending && !v->firm; });
+  if (!firm && all_firm_) firm_ = now;
+  all_firm_ = firm;
   release_only(s, lanes);
+  if (!all_firm_)
+    for_views(s, lanes,
+              [&](const ViewPtr& v, Mask m) { collect(firm_, s, m, *v, v->firm ? *v->firm : v->now); });
   for_views(s, lanes, [&](const ViewPtr& v, Mask m) {
     // A barrier is taken for the fence that an earlier relaxed read still needs: code that polls in one
     // thread and goes on behind a barrier is everywhere, and works.
@@ -120,11 +127,13 @@ void Gather::release_fenced(const WarpState& s, Mask lanes, Level level) {
 void Gather::include(const Released& r) {
   if (alike && !(r.now == r.wide)) part();
   now.include(r.now);
+  if (!all_firm_) firm_.include(r.now);
   if (!alike) wide.include(r.wide);
 }
 
 void Gather::add(std::uint32_t warp, Mask mask, std::uint32_t clock) {
   now.add(warp, mask, clock);
+  if (!all_firm_) firm_.add(warp, mask, clock);
   if (!alike) wide.add(warp, mask, clock);
 }
 
@@ -132,6 +141,7 @@ ViewPtr Gather::finish(const ClusterState& c, const Bases& base) const {
   auto v = std::make_shared<View>();
   v->now = now.finish(c.index, c.ranks, base);
   v->wide = alike || wide == now ? v->now : wide.finish(c.index, c.ranks, base);
+  if (!all_firm_ && !(firm_ == now)) v->firm = std::make_shared<Clock>(firm_.finish(c.index, c.ranks, base));
   for (std::size_t i = 0; i <= kLevels; ++i)
     if (marked_[i]) {
       Mark& mark = i < kLevels ? v->released[i] : v->released_wide;
@@ -157,10 +167,12 @@ void acquire(WarpState& s, Mask lanes, const ReleasedPtr& r) {
     const Clock now = join(v->now, r->now);
     const Clock wide = v->wide == v->now && r->wide == r->now ? now : join(v->wide, r->wide);
     ViewPtr result = v;
-    if (!(now == v->now && wide == v->wide)) {
+    const Clock firm = v->firm ? join(*v->firm, r->now) : Clock();
+    if (!(now == v->now && wide == v->wide && (!v->firm || firm == *v->firm))) {
       auto fresh = std::make_shared<View>(*v);
       fresh->now = now;
       fresh->wide = wide;
+      if (v->firm) fresh->firm = std::make_shared<Clock>(firm);
       result = fresh;
     }
     c.memo[c.next_memo++ % c.memo.size()] = {v, r, result};
@@ -203,7 +215,7 @@ namespace {
 bool tells_clock_only(const WarpState& s, Mask lanes) {
   if (!s.view.uniform() || lanes != s.warp->live || s.grouped) return false;
   const View& v = *s.view[0];
-  return v.now == v.wide && !v.any_pending && !v.released_wide.set && !v.proxied.set;
+  return v.now == v.wide && !v.any_pending && !v.firm && !v.released_wide.set && !v.proxied.set;
 }
 
 // Makes what was kept in short what release() would have made of it.
@@ -441,6 +453,8 @@ void fence(Warp& w, const Op& op) {
   for_views(s, w.active, [&](const ViewPtr& v, Mask m) {
     auto fresh = std::make_shared<View>(*v);
     const bool alike = v->now == v->wide;
+    // Whichever thread of the block read the flag: such a fence works.
+    if (level >= int(Level::gpu)) fresh->firm = nullptr;
     if (v->any_pending) {
       for (int i = 0; i <= level; ++i) {
         fresh->now = join(fresh->now, v->pending[i]);

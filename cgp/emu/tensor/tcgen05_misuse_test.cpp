@@ -117,8 +117,8 @@ TEST(TensorRaces, FencesAtThreadSynchronisation) {
   const std::string before = " tcgen05.fence::before_thread_sync;\n",
                     after = " tcgen05.fence::after_thread_sync;\n", barrier = " bar.sync 0;\n",
                     multiply = kMultiply + kCommit;
-  const std::string no_after = "race.async: no tcgen05.fence::after_thread_sync",
-                    no_before = "race.async: no tcgen05.fence::before_thread_sync";
+  const std::string no_after = "race.tensor_fence: no tcgen05.fence::after_thread_sync",
+                    no_before = "race.tensor_fence: no tcgen05.fence::before_thread_sync";
   EXPECT_THAT(lacks(program(multiply + kWaitAlone + load)), HasSubstr(no_after));
   EXPECT_THAT(lacks(program(multiply + after + kWaitAlone + load)), HasSubstr(no_after));
   for (const std::string& transfer : {load, store}) {
