@@ -195,7 +195,8 @@ class Loss : public row::RowOp {
 void cross_entropy_rows(Kernel& k, CrossEntropyConfig b, CrossEntropyArgs<DeviceArg> p) {
   std::optional<OutRows> out;
   if (b.gradient) out.emplace(OutRows{p.dlogits, p.gradient_pitch, *b.gradient});
-  Loss op(b, p, std::move(out));
+  Loss op(b, p, out);
+  if (b.row.shift) op.aligned.emplace(*out);
   op.inputs.push_back({p.logits, p.pitch, b.type, -std::numeric_limits<float>::infinity()});
   row::run_rows(k, b.row, p.rows, p.cols, op);
 }
@@ -335,8 +336,12 @@ Problem checked(CrossEntropy c, const runtime::DeviceInfo& device) {
   const auto need = needs(b);
   const int e = row::widest_access(need);
   const auto fit = row::fit(e, c.cols, {{c.logits, c.logits_layout}, {c.dlogits, c.dlogits_layout}});
-  auto plan =
-      c.config ? row::RowPlan{*c.config, "as asked"} : row::plan_rows(need, c.rows, c.cols, fit, device);
+  // Rows of both that begin at different distances from where memory is aligned, as PyTorch's of an odd vocabulary beside a gradient
+  // with padded rows.
+  const bool shifts = fit == row::Fit::element && c.dlogits.given && c.dlogits.dtype == c.logits.dtype;
+  auto plan = c.config ? row::RowPlan{*c.config, "as asked"}
+              : shifts ? row::plan_shifted_rows(need, c.rows, c.cols, device)
+                       : row::plan_rows(need, c.rows, c.cols, fit, device);
   b.row = plan.config;
   return {std::move(c), b, std::move(plan.why)};
 }

@@ -58,7 +58,8 @@ std::vector<runtime::KernelImage> ships(std::string_view arch) {
       row::RowNeeds n;
       n.inputs = n.outputs = {t}, n.fold_size = smooth ? 3 : 2, n.registers = smooth ? 32 : 0,
       n.expensive = true;
-      const auto configs = row::shipped_configs(n, arch);
+      auto configs = row::shipped_configs(n, arch);
+      for (const auto& c : row::shipped_shifted_configs(n, arch)) configs.push_back(c);
       const auto step = row::image_step(arch, t, smooth);
       for (std::size_t i = 0; i < configs.size(); i += step) {
         CrossEntropy e;

@@ -124,6 +124,70 @@ TEST(cross_entropy, misaligned_rows_in_place_in_every_skeleton) {
                         2, 1, true);
 }
 
+namespace {
+
+// Rows of logits and of the gradient that are aligned differently: `before` elements into an allocation, `gap` apart.
+void check_shifted_rows(runtime::Device& device, DType type, std::uint64_t rows, std::uint64_t cols,
+                        std::uint64_t before, std::uint64_t out_before, std::uint64_t gap,
+                        const std::optional<row::RowConfig>& t = {}) {
+  const std::uint64_t pitch = cols + gap, all = out_before + rows * pitch;
+  auto x = random_array(type, {before + rows * cols}, 7 + cols);
+  const auto untouched = random_array(type, {all}, 8);
+  auto in = device.alloc<std::byte>(x.bytes.size()), out = device.alloc<std::byte>(untouched.bytes.size());
+  in.upload(x.bytes), out.upload(untouched.bytes);
+  std::vector<std::int32_t> targets(rows);
+  for (std::size_t r = 0; r < rows; ++r)
+    targets[r] = std::int32_t(r % 3 ? r * 37 % cols : (r % 2 ? cols - 1 : 0));
+  auto to = device.upload<std::int32_t>(targets);
+  auto loss = device.zeros<float>(rows);
+  CrossEntropy c;
+  c.logits = View(in.address(), before + rows * cols, type, false, in.all().backend()).from(before);
+  c.dlogits = View(out.address(), all, type, true, out.all().backend()).from(out_before);
+  c.dlogits_layout.pitch = pitch;
+  c.targets = to, c.loss = loss, c.rows = rows, c.cols = cols, c.config = t;
+  cross_entropy(device.stream(), c);
+  device.sync();
+  const auto values = x.as_doubles();
+  const std::vector<double> packed(values.begin() + long(before), values.end());
+  const auto want =
+      cross_entropy_ref(packed, {targets.begin(), targets.end()}, rows, cols, -100, 0, 0, 1, type);
+  HostArray got(type, {all});
+  out.download(got.bytes);
+  std::vector<double> expected = untouched.as_doubles(), tolerance(expected.size(), 0.0);
+  for (std::uint64_t i = 0; i < rows * cols; ++i) {
+    const auto at = out_before + i / cols * pitch + i % cols;
+    expected[at] = want.dlogits[i], tolerance[at] = want.dlogits_tolerance[i];
+  }
+  const auto check = compare(got, expected, [&](std::uint64_t i) { return tolerance[i]; });
+  EXPECT_TRUE(check.pass) << check.describe() << " " << name(type) << " " << cols << " " << before << " "
+                          << out_before;
+  const auto losses = loss.to_vector();
+  for (std::size_t r = 0; r < rows; ++r) EXPECT_NEAR(losses[r], want.loss[r], want.loss_tolerance[r]) << r;
+}
+
+}  // namespace
+
+TEST(cross_entropy, rows_that_are_aligned_differently) {
+  auto device = runtime::Device::open("emu:sm_90a");
+  for (DType type : {DType::bf16, DType::f16, DType::f32})
+    for (auto [cols, gap] :
+         {std::pair<std::uint64_t, std::uint64_t>{1001, 7}, {1001, 6}, {6, 2}, {37, 3}, {333, 0}})
+      for (std::uint64_t before : {0, 3}) check_shifted_rows(device, type, 9, cols, before, 1, gap);
+  check_shifted_rows(device, DType::bf16, 2, 50257, 0, 0, 7);
+  row::RowConfig t;
+  t.elements = 8, t.threads = 64, t.rows = 1, t.edges = t.shift = true;
+  for (int loads : {0, 1, 3})
+    for (int cluster : {1, 2}) {
+      t.loads = loads, t.cluster = cluster;
+      if (loads * t.threads * cluster * 8 >= 1001 || !loads)
+        check_shifted_rows(device, DType::f16, 5, 1001, 1, 2, 4, t);
+    }
+  t.loads = 2, t.cluster = 1, t.persistent = true;
+  check_shifted_rows(device, DType::bf16, 300, 1001, 5, 0, 7, t);
+  auto old = runtime::Device::open("emu:sm_80");
+  check_shifted_rows(old, DType::bf16, 3, 4099, 0, 0, 5);
+}
+
 TEST(cross_entropy, misaligned_rows_under_every_policy) {
   for (const auto& [async, schedule] :
        {std::pair{"late", "adversarial"}, {"random:1", "random:1"}, {"late", "random:2"}}) {

@@ -297,12 +297,46 @@ class RowKernel {
   };
   std::optional<Frame> frame(const Val<u64>& row) const {
     if (!c_.edges) return {};
+    if (c_.shift) return shifted_frame(row);
     const auto& in = op_.inputs[0];
     const auto size = std::uint64_t(cgp::bytes(in.dtype)), e = std::uint64_t(c_.elements);
     const auto from = in.base.at(offset(in, row, Val<u64>(0))).address();
     const auto left = min(((Val<u64>(0) - from) & (2 * e * size - 1)) / size, cols_);
     const auto rest = cols_ - left;
     return Frame{left, rest / e, rest & (e - 1)};
+  }
+  // An access more is left to the edges on either side, so that what is loaded around an access lies in the row.
+  Frame shifted_frame(const Val<u64>& row) const {
+    const auto& out = *op_.aligned;
+    const auto size = std::uint64_t(cgp::bytes(out.dtype)), e = std::uint64_t(c_.elements);
+    const auto from = out.base.at(offset(out, row, Val<u64>(0))).address();
+    const auto left = min(((Val<u64>(0) - from) & (e * size - 1)) / size + e, cols_);
+    const auto rest = cols_ - left;
+    const auto accesses = max(rest / e, Val<u64>(1)) - 1u;
+    return Frame{left, accesses, rest - accesses * e};
+  }
+  // Access `i` from `first` of a row on, of memory that is not aligned with it.
+  Access load_shifted(const InRows& in, const Val<u64>& row, const Val<u64>& first, int i,
+                      const Val<pred>& inside) const {
+    const auto at = offset(in, row, first);
+    const auto bytes = to<u32>((in.base.at(at).address()) & 15u);
+    const auto from = in.base.at(at - to<u64>(bytes));
+    Access w = load<nc>(format(in), from, i, inside, in.outside);
+    for (const auto& more : load<nc>(format(in), from, i + 1, inside, in.outside)) w.push_back(more);
+    const auto moved = [&](const Access& words, std::size_t by, const Val<pred>& when) {
+      Access out;
+      for (std::size_t j = 0; j + by < words.size(); ++j)
+        out.push_back(select(when, words[j + by], words[j]));
+      return out;
+    };
+    const auto two = moved(w, 2, (bytes & 8u) != 0u), one = moved(two, 1, (bytes & 4u) != 0u);
+    Access out;
+    for (std::size_t j = 0; j < 4; ++j)
+      out.push_back(cgp::bytes(in.dtype) == 4
+                        ? one[j]
+                        : bits<b32>(shf<mod::r, mod::wrap>(bits<u32>(one[j]), bits<u32>(one[j + 1]),
+                                                           (bytes & 2u) * 8u)));
+    return out;
   }
   // The first 2 * elements threads of a row have a single element each of what is left of its accesses, the
   // next ones of what is right.
@@ -356,7 +390,8 @@ class RowKernel {
       const auto own = in.base.at(offset(in, v.row(), v.first_));
       words.emplace_back();
       for (int j = 0; j < v.count() - int(v.edge_.has_value()); ++j)
-        words.back().push_back(load<nc>(format(in), own, j * step(), v.inside(j), in.outside));
+        words.back().push_back(c_.shift ? load_shifted(in, v.row(), v.first_, j * step(), v.inside(j))
+                                        : load<nc>(format(in), own, j * step(), v.inside(j), in.outside));
       if (v.edge_) words.back().push_back(load_edge(in, v));
     }
     return words;
@@ -378,7 +413,9 @@ class RowKernel {
     v.inside_.push_back(valid);
     std::vector<std::vector<Access>> words;
     for (const auto& in : op_.inputs)
-      words.push_back({load<nc>(format(in), in.base.at(offset(in, row, v.first_)), 0, valid, in.outside)});
+      words.push_back(
+          {c_.shift ? load_shifted(in, row, v.first_, 0, valid)
+                    : load<nc>(format(in), in.base.at(offset(in, row, v.first_)), 0, valid, in.outside)});
     return filled(std::move(v), std::move(words));
   }
 
@@ -582,6 +619,11 @@ void run_rows(Kernel& k, const RowConfig& c, const Val<u64>& rows, const Val<u64
   if (c.edges && c.threads < 3 * c.elements)
     throw ArgumentError({"rows with edges need three threads for each element of an access", "config",
                          text::cat("it is ", describe(c)), "more threads"});
+  if (c.shift && (!c.edges || c.stages || !op.aligned || c.threads < 4 * c.elements))
+    throw ArgumentError(
+        {"shift needs edges, no ring, an output to be aligned in and four threads for each element of an "
+         "access",
+         "config", text::cat("it is ", describe(c)), "leave it out"});
   k.block(c.threads * c.rows);
   if (c.cluster > 1) k.cluster(c.cluster);
   if (c.min_blocks) k.min_blocks(c.min_blocks);

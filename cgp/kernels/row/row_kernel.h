@@ -38,6 +38,10 @@ struct RowConfig {
   /// hold_columns or sums over rows the rows of a team are a multiple of 2 * elements apart.
   bool edges = false;
   bool prefetch = false;  ///< ring: what belongs to a row as a whole is loaded a row ahead
+  /// With edges, without a ring: rows of inputs begin anywhere, those of RowOp::aligned at other distances from a boundary.
+  /// Accesses lie where they are aligned in the latter; of an input two aligned accesses are loaded and shifted together. Accesses of
+  /// 16 bytes, threads >= 4 * elements.
+  bool shift = false;
 
   bool visits_many() const { return persistent || stages > 0; }
   bool operator==(const RowConfig&) const = default;
@@ -55,6 +59,7 @@ struct RowConfig {
     v.flag("overlap_exchange", c.overlap_exchange);
     v.flag("prefetch", c.prefetch);
     v.flag("edges", c.edges);
+    v.flag("shift", c.shift);
   }
 };
 /// "512x1_vec8_loads8_cluster2_stages3_min_blocks1": fields with their default are left out.
@@ -162,6 +167,7 @@ class RowOp {
   virtual ~RowOp() = default;
   std::vector<InRows> inputs;
   std::vector<Column> columns;
+  std::optional<OutRows> aligned;  ///< with RowConfig::shift: whose rows the accesses are aligned in
   /// How statistics combine; null: there are none.
   const Fold* fold = nullptr;
   /// The same where it needs element counts: rings without edges.

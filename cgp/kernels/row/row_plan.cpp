@@ -40,6 +40,7 @@ std::uint64_t registers(const RowNeeds& n, const RowConfig& t) {
   if (t.hold_columns || (!n.accumulators && t.loads <= 2))
     for (DType c : n.columns) count += loads * std::uint64_t(Format{c, t.elements}.words());
   count += std::uint64_t(n.registers);
+  if (t.shift) count += 16;
   if (t.edges) count += count >= 64 ? 24 : 8;  // addresses, which sm_120 else spills
   return round_up(std::max<std::uint64_t>(count + (t.persistent ? 56 : n.accumulators ? 48 : 32), 40), 8);
 }
@@ -448,6 +449,30 @@ RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, Fit
   return done("kept in registers");
 }
 
+RowPlan plan_shifted_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols,
+                          const runtime::DeviceInfo& device) {
+  RowConfig t;
+  t.elements = widest_access(n), t.edges = t.shift = true, t.rows = 1;
+  const std::uint64_t accesses = cols / std::uint64_t(t.elements);
+  const auto least = std::uint64_t(4 * t.elements);
+  const std::string why =
+      text::cat("rows of inputs and outputs are aligned differently: ", accesses, " accesses, shifted");
+  if (accesses < least) return plan_rows(n, rows, cols, Fit::element, device);
+  const int clusters = device.max_cluster >= 8 ? 8 : 1;
+  const std::uint64_t most = 8;
+  t.threads = int(std::clamp<std::uint64_t>(round_up(ceil_div(accesses, 4), 32),
+                                            std::max<std::uint64_t>(64, least), 512));
+  while (t.cluster < clusters && accesses > most * std::uint64_t(t.threads * t.cluster)) t.cluster *= 2;
+  t.loads = int(ceil_div(accesses, std::uint64_t(t.threads * t.cluster)));
+  const bool twice = std::uint64_t(t.loads) > most;
+  if (twice) t.loads = 0, t.threads = 512;
+  if (device.cc_major >= 9 && !twice)
+    t.min_blocks = std::clamp(int(device.registers_per_sm / (std::uint64_t(t.threads) * registers(n, t))), 1,
+                              1024 / t.threads);
+  if (rows * std::uint64_t(t.cluster) > kMostGrid) t.persistent = !twice;
+  return {t, text::cat(why, twice ? "; too long for registers: rows are read twice" : "; kept in registers")};
+}
+
 std::uint64_t most_teams(const RowConfig& t, std::uint64_t rows, const runtime::DeviceInfo& device) {
   const auto per_block = std::uint64_t(t.rows);
   const auto fit = std::uint64_t(std::max(1, device.sm_count) * std::max(1, t.min_blocks) / t.cluster);
@@ -498,12 +523,27 @@ std::size_t image_step(std::string_view arch, DType t, bool special_form) {
   return main_target ? (plain ? 1 : special_form ? 5 : 4) : (plain ? 4 : 9);
 }
 
-std::vector<RowConfig> shipped_configs(const RowNeeds& n, std::string_view arch) {
+namespace {
+// A device of the architecture, as far as plans look at it.
+runtime::DeviceInfo device_of(std::string_view arch) {
   runtime::DeviceInfo device;
   const bool small = arch.substr(0, 5) == "sm_12", clusters = arch >= "sm_90" || arch.substr(0, 4) == "sm_1";
   device.sm_count = 132, device.cc_major = clusters ? 9 : 8;
   device.max_cluster = clusters ? 8 : 1;
   device.smem_per_sm = device.smem_per_block_optin = (small || !clusters ? 99 : 227) * 1024;
+  return device;
+}
+}  // namespace
+
+std::vector<RowConfig> shipped_shifted_configs(const RowNeeds& n, std::string_view arch) {
+  std::vector<RowConfig> all;
+  for (std::uint64_t cols : {1024, 50257, 1 << 20})
+    all.push_back(plan_shifted_rows(n, 1 << 20, cols, device_of(arch)).config);
+  return all;
+}
+
+std::vector<RowConfig> shipped_configs(const RowNeeds& n, std::string_view arch) {
+  const auto device = device_of(arch);
   std::vector<RowConfig> all;
   const auto add = [&](std::uint64_t cols, Fit fit) {
     try {

@@ -31,6 +31,9 @@ int widest_access(const RowNeeds& n);
 /// must stay there) throws Unsupported.
 RowPlan plan_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols, Fit fit,
                   const runtime::DeviceInfo& device);
+/// The same for RowConfig::shift: one input and one output of one type, no columns, no accumulators.
+RowPlan plan_shifted_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t cols,
+                          const runtime::DeviceInfo& device);
 /// Row teams (grid blocks / cluster * t.rows) that a launch with accumulators has at most, each of which
 /// needs a row of partial sums for each accumulator.
 std::uint64_t most_teams(const RowConfig& t, std::uint64_t rows, const runtime::DeviceInfo& device);
@@ -46,6 +49,8 @@ std::string type_names(const RowNeeds& n);
 /// For a catalogue's images: every config that `shapes` (rows, cols, wide) lead to on devices with and
 /// without clusters.
 std::vector<RowConfig> shipped_configs(const RowNeeds& n, std::string_view arch);
+/// The same for plan_shifted_rows().
+std::vector<RowConfig> shipped_shifted_configs(const RowNeeds& n, std::string_view arch);
 /// Of those, every how many-th is listed for a type and form: all of the plain bf16 form on the architectures
 /// that differ most, samples of the rest.
 std::size_t image_step(std::string_view arch, DType t, bool special_form);
