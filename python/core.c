@@ -745,7 +745,7 @@ static PyMethodDef methods[] = {METHOD(set_exceptions), METHOD(version),     MET
                                 METHOD(torch_empty),
                                 METHOD(quantized_matmul), METHOD(quantized_grouped_matmul), METHOD(dequantize), METHOD(quantize),   METHOD(quantize_int4),
                                 METHOD(quantize_fp8),   METHOD(quantized_bytes), METHOD(quantized_check),
-                                METHOD(quantized_weight_pack), METHOD(gguf_open), METHOD(gguf_free),
+                                METHOD(quantized_weight_pack), METHOD(quantized_weight_pack_on), METHOD(gguf_open), METHOD(gguf_free),
                                 METHOD(gguf_tensors),   METHOD(gguf_read),
                                 METHOD(llm_load),       METHOD(llm_free),    METHOD(llm_info),    METHOD(llm_encode),
                                 METHOD(llm_decode),     METHOD(llm_chat_prompt), METHOD(llm_submit), METHOD(llm_step),

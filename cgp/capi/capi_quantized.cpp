@@ -358,6 +358,16 @@ cgp_status cgp_quantized_weight_pack(cgp_quantized_weight* host, void* packed, u
   });
 }
 
+cgp_status cgp_quantized_weight_pack_on(cgp_stream* s, cgp_quantized_weight* weight,
+                                        const cgp_tensor* packed) {
+  return capi::guarded([&] {
+    capi::require(s, "s"), capi::require(weight, "weight");
+    const capi::Tensor to(packed, "quantized_weight_pack_on", "packed");
+    to.expect({DType::u8}), to.expect_contiguous();
+    kernels::pack_weight(s->stream, capi::on_device(*s, *weight), to.view(*s, true));
+  });
+}
+
 cgp_status cgp_gguf_open(const char* path, cgp_gguf** out) {
   return capi::guarded([&] {
     capi::require(path, "path"), capi::require(out, "out");

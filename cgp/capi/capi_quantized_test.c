@@ -155,7 +155,14 @@ static void check_packed_int4(const cgp_tensor* t_codes, cgp_quantized_options o
   o.packed = &t;
   OK(cgp_quantized_weight_new("gptq", ROWS, COLS, t_codes, &o, &w));
   check_packed(w, decoded);
-  cgp_quantized_weight_free(w), cgp_free(device, t.address);
+  static unsigned char again[65536];
+  cgp_tensor room = put(CGP_U8, 1, 1, (int64_t)bytes, NULL), less = room;
+  less.shape[1] = less.stride[0] = (int64_t)bytes - 1;
+  BAD(cgp_quantized_weight_pack_on(stream, w, &less), "packed must hold");
+  OK(cgp_quantized_weight_pack_on(stream, w, &room));
+  get(&room, again, bytes);
+  CHECK(!memcmp(again, packed, bytes));
+  cgp_quantized_weight_free(w), cgp_free(device, t.address), cgp_free(device, room.address);
 }
 
 static void test_loaded(void) {

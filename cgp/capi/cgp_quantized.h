@@ -89,9 +89,13 @@ CGP_API cgp_status cgp_quantized_packed_bytes(const char* format, uint64_t rows,
 CGP_API cgp_status cgp_quantized_pack(const char* format, uint64_t rows, uint64_t cols, const void* blocks,
                                       uint64_t bytes, void* packed, uint64_t packed_bytes);
 /* The same of a weight whose tensors lie in host memory (cgp_quantized_weight_new with such addresses): those formats, nf4, mxfp4 and
- * iq4_nl, gptq and awq with groups of 32, 64 or 128 inputs and no g_idx, bnb_nf4 with blocks of 64 in rows of whole blocks. Without
+ * iq4_nl, gptq (of g_idx: as many inputs in each group) and awq with groups of 32, 64 or 128 inputs, bnb_nf4 with blocks of 64 in rows of whole blocks. Without
  * `packed` *bytes becomes the size, 0 for other weights; with it *bytes is that size. Sizes and, of separate tensors, scales are checked. */
 CGP_API cgp_status cgp_quantized_weight_pack(cgp_quantized_weight* host, void* packed, uint64_t* bytes);
+/* The same bytes from a weight on the device, by a kernel: packed u8, of those bytes, at a multiple of 16. CGP_UNSUPPORTED for a weight with
+ * g_idx and for absmax of u8, which the host packs. */
+CGP_API cgp_status cgp_quantized_weight_pack_on(cgp_stream* s, cgp_quantized_weight* weight,
+                                                const cgp_tensor* packed);
 
 #ifdef __cplusplus
 }

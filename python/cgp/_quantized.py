@@ -84,23 +84,43 @@ class QuantizedTensor:
         import torch
         tensors = dict(zip(TENSORS, self._tensors))
         device = torch.device(device)
-        if device.type == "cuda" and tensors["packed"] is None and torch.cuda.get_device_capability(device) == (9, 0):
+        packs = device.type == "cuda" and tensors["packed"] is None and torch.cuda.get_device_capability(device) == (9, 0)
+        on_host = tensors["g_idx"] is not None or (tensors["absmax_table"] is not None)  # what a kernel does not pack
+        if packs and on_host:
             tensors["packed"] = self._pack()
         moved = {name: t if t is None else (t if _is_torch(t) else torch.from_numpy(np.array(t))).to(device)
                  for name, t in tensors.items()}
+        if packs and not on_host:
+            moved["packed"] = self._pack_on(moved)
         return QuantizedTensor(self.format, self.shape, moved, self._numbers, self._offset)
+
+    def _pack_on(self, tensors):
+        """Packed by a kernel, from tensors on a GPU."""
+        import torch
+        from ._torch import queue
+        size = self._packed_bytes()
+        if not size:
+            return None
+        codes = tensors["codes"]
+        packed = torch.empty(size, dtype=torch.uint8, device=codes.device)
+        queue(_core.quantized_weight_pack_on, codes, *(tensors[name] for name in TENSORS[:6]), None, self.format, *self.shape,
+              self._numbers, self._offset, packed)
+        return packed
+
+    def _packed_bytes(self):
+        return 0 if self.format.startswith("fp8") else _core.quantized_weight_pack(*self._host_arguments(), 0, 0)
+
+    def _host_arguments(self):
+        host = [t.cpu().numpy() if _is_torch(t) else t for t in self._tensors[:6]]
+        return (*map(describe_host, host), None, self.format, *self.shape, self._numbers, self._offset)
 
     def _pack(self):
         import numpy as np
-        if self.format.startswith("fp8"):
-            return None
-        host = [t.cpu().numpy() if _is_torch(t) else t for t in self._tensors[:6]]
-        arguments = (*map(describe_host, host), None, self.format, *self.shape, self._numbers, self._offset)
-        size = _core.quantized_weight_pack(*arguments, 0, 0)
+        size = self._packed_bytes()
         if not size:
             return None
         packed = np.empty(size, np.uint8)
-        _core.quantized_weight_pack(*arguments, _address(packed), size)
+        _core.quantized_weight_pack(*self._host_arguments(), _address(packed), size)
         return packed
 
     # ------------------------------------------------------------ where weights come from

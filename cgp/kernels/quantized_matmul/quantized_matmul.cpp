@@ -9,6 +9,7 @@
 #include "cgp/kernels/gemm/api/gemm.h"
 #include "cgp/kernels/quantized_matmul/gather_columns.h"
 #include "cgp/kernels/quantized_matmul/quantized_gemv.h"
+#include "cgp/kernels/weight_only/weight_only_pack.h"
 #include "cgp/kernels/weight_only/weight_only_tensors.h"
 
 namespace cgp::kernels {
@@ -169,6 +170,29 @@ void pack_weight(const QuantizedWeight& w, std::span<std::byte> packed) {
     b.absmax_scales = host<float>(w.absmax_scales), b.absmax_block = w.absmax_block,
     b.absmax_offset = w.absmax_offset;
   pack_weights(b, packed);
+}
+
+void pack_weight(runtime::Stream& s, const QuantizedWeight& w, const View& packed) {
+  const row::Checker c{"pack_weight"};
+  check(w, c.op);
+  const auto f = packed_format(w);
+  const bool nested = w.format == QuantizedFormat::bnb_nf4 && w.scales.dtype != DType::f32;
+  if (!f || w.g_idx.given || nested)
+    throw Unsupported({text::cat("this weight of ", name(w.format), " cannot be packed on a device"),
+                       {},
+                       w.g_idx.given ? "it has a g_idx"
+                       : nested      ? "its absmax are quantised"
+                                     : "packed weights have other formats",
+                       "pack it on the host"});
+  c.present("packed", packed, {DType::u8}, true),
+      c.vector("packed", packed, packed_bytes(*f, w.rows, w.cols));
+  WeightPack p{*f, w.rows, w.cols, w.codes.address, 0, packed.address};
+  p.source = w.format == QuantizedFormat::gptq      ? WeightSource::gptq
+             : w.format == QuantizedFormat::awq     ? WeightSource::awq
+             : w.format == QuantizedFormat::bnb_nf4 ? WeightSource::bnb
+                                                    : WeightSource::blocks;
+  p.scales = w.scales.address, p.zeros = w.zeros.address, p.zeros_minus_one = w.zeros_minus_one;
+  pack_weights(s, p);
 }
 
 QuantizedMatmulPlan quantized_matmul_plan(const QuantizedMatmul& p, const runtime::DeviceInfo& d) {

@@ -36,7 +36,7 @@ struct QuantizedMatmulPlan {
 };
 /// The format of packed weights; none: weight_only does not have it. Those that a device packs: q4_0, q8_0, q4_k, q5_k and q6_k.
 std::optional<WeightFormat> packed_format(QuantizedFormat f);
-/// And, packed on the host alone, blocks of nf4, mxfp4 and iq4_nl, GPTQ and AWQ with groups of 32, 64 or 128 inputs, and NF4 with blocks of 64 in rows of whole blocks.
+/// And blocks of nf4, mxfp4 and iq4_nl, GPTQ and AWQ with groups of 32, 64 or 128 inputs, and NF4 with blocks of 64 in rows of whole blocks.
 std::optional<WeightFormat> packed_format(const QuantizedWeight& w);
 /// Bytes of the packed weight, 0: it cannot be packed (of g_idx: a group has not `group` inputs). With a g_idx out of order the inputs'
 /// order lies behind the tiles (packed_inputs()). The views are addresses of host memory.
@@ -44,6 +44,9 @@ std::uint64_t packed_size(const QuantizedWeight& host);
 /// The views of `host` are addresses of host memory. ArgumentError where they do not fit the weight or `packed` is not of packed_size();
 /// Unsupported without a packed_format().
 void pack_weight(const QuantizedWeight& host, std::span<std::byte> packed);
+/// The same on the device: the views are those of device memory. Unsupported also for what the host alone packs: g_idx, absmax that is
+/// quantised.
+void pack_weight(runtime::Stream& s, const QuantizedWeight& w, const View& packed);
 /// The selector: a function of formats, shapes and the device. Views need types and layouts alone.
 QuantizedMatmulPlan quantized_matmul_plan(const QuantizedMatmul& p, const runtime::DeviceInfo& d);
 /// ArgumentError naming the argument that does not fit; nothing is written then.

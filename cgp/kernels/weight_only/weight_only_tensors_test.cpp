@@ -333,6 +333,14 @@ TEST(weight_tensors, names_round_trip_and_variants_assemble) {
         v.config->round_trip(v.name.starts_with("weight_wgmma") ? "weight_wgmma" : "weight_only", v.name),
         v.name);
   cgp::testing::expect_assemble(cgp::testing::images_for({"sm_90a"}, all));
+  all.clear();
+  for (auto source : {WeightSource::gptq, WeightSource::awq})
+    for (auto f : {WeightFormat::int4_g32, WeightFormat::int4_g128})
+      all.push_back(weight_pack_variant({f, source}));
+  all.push_back(weight_pack_variant({WeightFormat::nf4, WeightSource::bnb}));
+  for (auto f : {WeightFormat::nf4, WeightFormat::mxfp4, WeightFormat::iq4_nl})
+    all.push_back(weight_pack_variant({f}));
+  cgp::testing::expect_assemble(cgp::testing::images_for({"sm_75", "sm_90a"}, all));
 }
 
 }  // namespace
