@@ -595,7 +595,7 @@ Extent extent_of(const std::uint64_t* addr, std::uint32_t bytes, Mask lanes, std
     });
   }
   e.span = high - e.low + bytes;
-  e.aligned = (bits & (align - 1)) == 0;
+  e.aligned = (bits & (align - 1)) == 0 && e.span >= bytes;  // else all of memory, and the sum has wrapped
   return e;
 }
 

@@ -222,6 +222,14 @@ TEST(memory, findings_name_class_place_and_buffer) {
   EXPECT_EQ(f[0].thread.x, 16u);
   EXPECT_EQ(f[0].buffer, "dyn");
 
+  // From just before the first byte of 64-bit addresses to behind it: all of memory is between the lanes.
+  f = findings(
+      "mov.u64 %rd2, tile; add.u64 %rd2, %rd2, %x4; add.u64 %rd2, %rd2, -4;\nld.shared.u32 %r0, [%rd2];",
+      "all,-race,-uninit");
+  ASSERT_EQ(f.size(), 1u);
+  EXPECT_EQ(f[0].cls, "oob.shared");
+  EXPECT_EQ(f[0].thread.x, 0u);
+
   f = findings("mov.u64 %rd2, 0;\nld.global.u32 %r0, [%rd2];");
   ASSERT_EQ(f.size(), 1u);
   EXPECT_NE(f[0].hint.find("null"), std::string::npos);
