@@ -6,13 +6,22 @@
 #include "cgp/base/text.h"
 #include "cgp/dsl/core/kernel_params.h"
 #include "cgp/dsl/kernel.h"
+#include "cgp/kernels/common/config.h"
 
 namespace cgp::kernels {
 namespace {
 
 using namespace dsl;
 
-constexpr std::uint32_t kThreads = 128, kMostRows = 65535;
+constexpr std::uint32_t kMostRows = 65535;
+
+struct GatherConfig {
+  int threads = 128;
+  template <class Self, class V>
+  static void visit(Self& c, V& v) {
+    v.number("threads", "threads", c.threads);
+  }
+};
 
 template <template <class> class V>
 struct GatherParams {
@@ -20,9 +29,9 @@ struct GatherParams {
   V<u32> m, k;
 };
 
-void gather_kernel(Kernel& k, GatherParams<Val> p) {
-  k.block(int(kThreads));
-  const auto unit = k.ctaid_x() * kThreads + k.tid_x();
+void gather_kernel(Kernel& k, GatherConfig c, GatherParams<Val> p) {
+  k.block(c.threads);
+  const auto unit = k.ctaid_x() * std::uint32_t(c.threads) + k.tid_x();
   k.if_(unit < p.k / 8u, [&] {
     const In<u32> columns(p.columns, 0, true);
     std::vector<Val<u32>> from;
@@ -42,7 +51,9 @@ void gather_kernel(Kernel& k, GatherParams<Val> p) {
 
 }  // namespace
 
-Variant gather_columns_variant() { return variant("gather_columns", 75, gather_kernel); }
+Variant gather_columns_variant() {
+  return config_variant("gather_columns", GatherConfig{}, 75, gather_kernel);
+}
 
 void gather_columns(runtime::Stream& s, const GatherColumns& p) {
   if (!p.k || p.k % 8 || p.k > 0x7ffffff8)
@@ -56,9 +67,10 @@ void gather_columns(runtime::Stream& s, const GatherColumns& p) {
                                   .y = p.y,
                                   .m = std::uint32_t(p.m),
                                   .k = std::uint32_t(p.k)};
+  constexpr auto threads = std::uint64_t(GatherConfig{}.threads);
   load(s.device(), gather_columns_variant())(
       s,
-      runtime::Launch{.grid = {std::uint32_t((p.k / 8 + kThreads - 1) / kThreads),
+      runtime::Launch{.grid = {std::uint32_t((p.k / 8 + threads - 1) / threads),
                                std::uint32_t(p.m < kMostRows ? p.m : kMostRows)}},
       n);
 }
