@@ -2,6 +2,7 @@
 #include "cgp/shader/lower.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "cgp/base/text.h"
 #include "cgp/ptx/liveness.h"
@@ -28,6 +29,7 @@ void Lowering::run() {
   for (RegId r = 0; r < f_.regs.size(); ++r)
     if (!is_let_[r] && facts_.demanded[r] != 0) vars_[r] = b_.declare(facts_.type[r], names_[r]);
   plain(k_.structure.statements);
+  depth_ = 0;
 }
 
 void Lowering::no(std::string rule, std::string hint) const {
@@ -331,13 +333,17 @@ Value Lowering::none_of(const std::vector<std::uint32_t>& flags) {
   return b_.unary(Unary::not_, v);
 }
 
-void Lowering::plain(const List& list) {
+void Lowering::plain(const List& list, bool body_of_loop) {
   using Kind = Statement::Kind;
+  ++depth_;
   for (const auto& s : list) {
     if (lockstep(s)) {
+      finish_copies();
       const Variable all = temporary(Type::boolean, "all");
       b_.set(all, b_.boolean(true));
+      const bool outer = std::exchange(at_once_, true);
       locked({s}, {all}, nullptr);
+      at_once_ = outer;
       continue;
     }
     switch (s.kind) {
@@ -356,15 +362,20 @@ void Lowering::plain(const List& list) {
         b_.end_if();
         break;
       case Kind::loop:
+        finish_copies();
         b_.begin_loop();
-        plain(s.body);
+        plain(s.body, true);
         b_.end_loop();
         break;
       case Kind::leave:
+        finish_copies();
         b_.leave();
+        --depth_;
         return;
       case Kind::next:
+        finish_copies();
         b_.next();
+        --depth_;
         return;
       case Kind::set:
       case Kind::clear:
@@ -376,12 +387,16 @@ void Lowering::plain(const List& list) {
         b_.end_if();
         break;
       case Kind::if_leave:
+        finish_copies();
         b_.begin_if(b_.get(flags_[s.flags[0]]));
         b_.leave();
         b_.end_if();
         break;
     }
   }
+  if (body_of_loop) finish_copies();
+  --depth_;
+  for (Copies& group : copies_) group.depth = std::min(group.depth, depth_);
 }
 
 Value Lowering::current(const Mask& mask) {
@@ -492,6 +507,8 @@ void Lowering::instruction(std::uint32_t index, const Mask* mask) {
     line_ = i.loc;
   }
   if (!facts_.live[index] || index == skip_ || ptx::is_jump(i.op) || is_hint(i)) return;
+  if ((orders_copies(i) && i.op != Op::cp_async_commit_group) || ptx::family(i.op) == Family::barrier)
+    finish_copies();
   if (orders_copies(i)) return;
   if (needs_workgroup(k_, i) || ptx::family(i.op) == Family::warp || ptx::family(i.op) == Family::matrix) {
     together(i, mask);
@@ -522,7 +539,9 @@ void Lowering::effect(const Inst& i) {
     case Op::red:
       return atomic(i);
     case Op::cp_async:
-      return copy(i);
+      copy(i);
+      if (at_once_) finish_copies();
+      return;
     case Op::membar:
     case Op::fence:
       if (!k_.layout.native64) no("WGSL has no fence: it orders memory within a workgroup, at barriers");

@@ -70,7 +70,7 @@ class Lowering {
   bool forces(const Statement& s) const;
   Variable temporary(Type t, std::string_view name);
   bool lockstep(const Statement& s) const;
-  void plain(const List& list);
+  void plain(const List& list, bool body_of_loop = false);
   void locked(const List& list, const Mask& mask, const Lane* lane);
   void locked_code(ptx::BlockId block, const Mask& mask);
   void leave(const Mask& mask, const Lane& lane, bool loop, std::optional<Value> also);
@@ -140,6 +140,19 @@ class Lowering {
   const ptx::Inst* twin(const ptx::Inst& i) const;
   void load_matrices(const ptx::Inst& i, const Mask* mask);
   void copy(const ptx::Inst& i);
+  void finish_copies();
+  struct Copy {  ///< of cp.async: loaded, and not yet stored
+    Place to;
+    std::optional<Variable> offset;  ///< of `to`
+    std::vector<Variable> words;
+  };
+  struct Copies {
+    Variable made;  ///< they are to be stored
+    int depth;      ///< of the statement that they are in
+    ptx::BlockId block;
+    bool guarded;
+    std::vector<Copy> copies;
+  };
 
   const Kernel& k_;
   const ptx::Module& m_;
@@ -157,6 +170,9 @@ class Lowering {
   std::uint32_t skip_ = ptx::kNone;  ///< an instruction that was translated with the one before it
   std::uint32_t line_ = ptx::kNone;
   std::uint32_t temporaries_ = 0;
+  std::vector<Copies> copies_;
+  int depth_ = 0;         ///< of statements
+  bool at_once_ = false;  ///< copies are stored where they stand
 };
 
 }  // namespace cgp::shader

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of matrices over a warp (mma.sync), the loads that feed them (ldmatrix), and copies into shared memory (cp.async),
-// which are done at once: PTX lets them be done at any time up to the wait for them.
+// which PTX lets be done at any time up to the wait for them.
 #include "cgp/base/text.h"
 #include "cgp/shader/lower.h"
 
@@ -174,6 +174,8 @@ void Lowering::load_matrices(const Inst& i, const Mask* mask) {
   });
 }
 
+/// What is copied is loaded here and stored before the next wait or barrier, or where a loop begins or ends: the products between hide
+/// the loads.
 void Lowering::copy(const Inst& i) {
   const auto& o = i.operands;
   const std::uint32_t bytes = std::uint32_t(o[2].imm), words = bytes / 4;
@@ -182,35 +184,60 @@ void Lowering::copy(const Inst& i) {
   const Operand* amount = o.size() > 3 ? &o[3] : nullptr;
   const bool predicate_form = amount && amount->kind == OperandKind::reg && type_of(*amount) == Type::boolean;
   if (i.has(Mod::L2_cache_hint) && o.size() < 5) amount = nullptr;  // the operand is the hint
-  if (!amount || (amount->kind == OperandKind::imm && amount->imm >= bytes))
-    return b_.store(to, 32, b_.load(from, 32, int(words)));
-  // Bytes that are read; zeros fill the others.
-  const Value have =
-      b_.keep(predicate_form ? b_.select(predicate(*amount), u(0), u(bytes)) : read(*amount, Type::u32));
-  std::vector<Variable> held;
-  for (std::uint32_t w = 0; w < words; ++w) {
-    held.push_back(temporary(Type::u32, "word"));
-    b_.set(held.back(), u(0));
+  const ptx::BlockId block = k_.cfg.block_of[index_];
+  if (copies_.empty() || copies_.back().block != block || i.guard != kNone || copies_.back().guarded)
+    copies_.push_back({temporary(Type::boolean, "copies"), depth_, block, i.guard != kNone, {}});
+  Copy c{to, {}, {}};
+  if (to.offset.type != Type::none) {
+    c.offset = temporary(Type::u32, "to");
+    b_.set(*c.offset, to.offset);
   }
-  b_.begin_if(b_.compare(Compare::ge, have, u(bytes)));
-  const std::vector<Value> all = b_.load(from, 32, int(words));
-  for (std::uint32_t w = 0; w < words; ++w) b_.set(held[w], as(Type::u32, all[w]));
-  b_.begin_else();
-  for (std::uint32_t w = 0; w < words && !predicate_form; ++w) {
-    b_.begin_if(b_.compare(Compare::gt, have, u(4 * w)));
-    Place part = from;
-    part.constant += 4 * w;
-    const Value word = b_.keep(as(Type::u32, b_.load(part, 32, 1)[0]));
-    const Value rest = b_.keep(bin(Binary::sub, have, u(4 * w)));  // at least 1
-    const Value low =
-        bin(Binary::sub, bin(Binary::shl, u(1), bin(Binary::shl, bin(Binary::and_, rest, u(3)), u(3))), u(1));
-    b_.set(held[w], b_.select(b_.compare(Compare::ge, rest, u(4)), word, bin(Binary::and_, word, low)));
+  for (std::uint32_t w = 0; w < words; ++w) c.words.push_back(temporary(Type::u32, "word"));
+  const auto load = [&] {
+    const std::vector<Value> all = b_.load(from, 32, int(words));
+    for (std::uint32_t w = 0; w < words; ++w) b_.set(c.words[w], as(Type::u32, all[w]));
+  };
+  if (!amount || (amount->kind == OperandKind::imm && amount->imm >= bytes)) {
+    load();
+  } else {
+    // Bytes that are read; zeros fill the others. All are loaded if any is: they lie in one aligned word.
+    const Value have =
+        b_.keep(predicate_form ? b_.select(predicate(*amount), u(0), u(bytes)) : read(*amount, Type::u32));
+    for (const Variable& w : c.words) b_.set(w, u(0));
+    b_.begin_if(b_.compare(Compare::ne, have, u(0)));
+    load();
+    b_.end_if();
+    if (!predicate_form) {
+      b_.begin_if(b_.compare(Compare::lt, bin(Binary::sub, have, u(1)), u(bytes - 1)));
+      for (std::uint32_t w = 0; w < words; ++w) {
+        const Value rest = b_.keep(bin(Binary::sub, bin(Binary::max, have, u(4 * w)), u(4 * w)));
+        const Value shift = bin(Binary::shl, bin(Binary::and_, rest, u(3)), u(3));
+        const Value low = bin(Binary::sub, bin(Binary::shl, u(1), shift), u(1));
+        const Value part = b_.keep(bin(Binary::and_, b_.get(c.words[w]), low));
+        b_.set(c.words[w], b_.select(b_.compare(Compare::ge, rest, u(4)), b_.get(c.words[w]), part));
+      }
+      b_.end_if();
+    }
+  }
+  b_.set(copies_.back().made, b_.boolean(true));
+  copies_.back().copies.push_back(std::move(c));
+}
+
+void Lowering::finish_copies() {
+  for (const Copies& group : copies_) {
+    b_.begin_if(b_.get(group.made));
+    for (const Copy& c : group.copies) {
+      Place to = c.to;
+      if (c.offset) to.offset = b_.keep(b_.get(*c.offset));
+      std::vector<Value> values;
+      for (const Variable& w : c.words) values.push_back(b_.keep(b_.get(w)));
+      b_.store(to, 32, values);
+    }
+    b_.set(group.made, b_.boolean(false));
     b_.end_if();
   }
-  b_.end_if();
-  std::vector<Value> values;
-  for (const Variable& v : held) values.push_back(b_.keep(b_.get(v)));
-  b_.store(to, 32, values);
+  // Those of an outer statement may still be open where this one did not run.
+  std::erase_if(copies_, [&](const Copies& group) { return group.depth >= depth_; });
 }
 
 }  // namespace cgp::shader

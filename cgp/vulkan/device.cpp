@@ -89,7 +89,7 @@ Buffer::Buffer(DevicePtr device, std::uint64_t bytes, Location where, const std:
   const std::string detail = cat(text::bytes(bytes), name.empty() ? "" : " for ", name);
   try {
     BufferCreateInfo info;
-    info.size = bytes;
+    info.size = (bytes + 15) / 16 * 16;  // the last words are read whole
     info.usage = kBufferTransferSource | kBufferTransferDestination | kBufferStorage | kBufferDeviceAddress;
     check(d.fn.vkCreateBuffer(d.handle, &info, nullptr, &buffer_), "vkCreateBuffer", detail);
     MemoryRequirements needs{};

@@ -191,6 +191,70 @@ ret;
     }
   }
 }
+// A ring of two stages: what a copy under a condition brings is there behind the next wait, not later and not never.
+TEST_P(ShaderDevice, copies_into_shared_memory_land_before_their_wait) {
+  KernelImage image = image_from_ptx(R"(.version 7.8
+.target sm_80
+.address_size 64
+.visible .entry ring(.param .u64 .ptr .global .align 16 in, .param .u64 .ptr .global .align 16 out, .param .u32 n)
+.reqntid 64, 1, 1
+{
+.reg .b64 %rd<6>;
+.reg .b32 %r<12>;
+.reg .pred %p<3>;
+.shared .align 16 .b8 tile[512];
+ld.param.u64 %rd0, [in];
+ld.param.u64 %rd1, [out];
+ld.param.u32 %r0, [n];
+mov.u32 %r1, %tid.x;
+mov.u32 %r2, tile;
+mul.wide.u32 %rd2, %r1, 4;
+add.u64 %rd3, %rd0, %rd2;
+add.u64 %rd4, %rd1, %rd2;
+mad.lo.u32 %r3, %r1, 4, %r2;
+add.u32 %r4, %r1, 1;
+and.b32 %r4, %r4, 63;
+mad.lo.u32 %r4, %r4, 4, %r2;
+mov.u32 %r5, 0;
+cp.async.ca.shared.global [%r3], [%rd3], 4;
+cp.async.commit_group;
+turn:
+cp.async.wait_group 0;
+bar.sync 0;
+add.u32 %r6, %r5, 1;
+setp.ge.u32 %p0, %r6, %r0;
+@%p0 bra filled;
+and.b32 %r7, %r6, 1;
+mad.lo.u32 %r8, %r7, 256, %r3;
+add.u64 %rd3, %rd3, 256;
+cp.async.ca.shared.global [%r8], [%rd3], 4;
+filled:
+cp.async.commit_group;
+and.b32 %r9, %r5, 1;
+mad.lo.u32 %r10, %r9, 256, %r4;
+ld.shared.b32 %r11, [%r10];
+st.global.b32 [%rd4], %r11;
+add.u64 %rd4, %rd4, 256;
+mov.u32 %r5, %r6;
+setp.lt.u32 %p1, %r5, %r0;
+@%p1 bra turn;
+ret;
+}
+)",
+                                     "ring");
+  image.params = {Param::input("in", DType::u32), Param::output("out", DType::u32),
+                  Param::scalar("n", DType::u32)};
+  const Device device = Device::open(text::cat(GetParam(), ":sm_80"));
+  std::vector<std::uint32_t> in(5 * 64);
+  std::iota(in.begin(), in.end(), 7u);
+  const auto x = device.upload<std::uint32_t>(in);
+  auto y = device.zeros<std::uint32_t>(in.size());
+  Stream s(device);
+  device.load(image)(s, Dim3{1}, x, y, std::uint32_t(5));
+  s.wait();
+  const auto got = y.to_vector();
+  for (std::uint32_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], in[i / 64 * 64 + (i + 1) % 64]) << i;
+}
 TEST_P(ShaderDevice, copies_are_exact_for_every_length_and_offset) {
   std::vector<std::uint8_t> host(1000);
   for (std::size_t i = 0; i < host.size(); ++i) host[i] = std::uint8_t(i * 7);

@@ -44,7 +44,8 @@ GemmChoice choose_sm80(const GemmProblem& q, const runtime::DeviceInfo& d) {
   };
   // Vulkan and WebGPU give a block less shared memory than the stages of the largest tile take; the smallest is left to say so.
   const auto fits = [&](const Tile& t) {
-    return std::size_t(sm80::kStages * sm80::kDepth * 2 * (t.bm + t.bn)) <= d.smem_per_block_optin;
+    return d.smem_per_block_optin == 0 ||  // not known
+           std::size_t(sm80::kStages * sm80::kDepth * 2 * (t.bm + t.bn)) <= d.smem_per_block_optin;
   };
   const Tile* best = nullptr;
   for (const auto& t : tiles)
