@@ -505,6 +505,7 @@ void Parser::instruction() {
   }
   if (!token_.is(';')) fail(text::cat("expected , or ; after an operand, found ", describe()));
   advance();
+  if (!sums_.empty() || (i.op == Op::mov && (i.has(Mod::v2) || i.has(Mod::v4)))) written_out();
 }
 
 void Parser::unknown_name(const Token& t, std::string_view what) const {
@@ -579,6 +580,8 @@ Operand Parser::word_operand(const Inst& i) {
   if (b.kind == Binding::reg && !jumps) {
     o.kind = OperandKind::reg;
     o.reg = b.id;
+    const bool sum = (token_.is('+') || token_.is('-')) && !i.operands.empty() && i.op != Op::call;
+    if (sum) o.reg = sum_of(b.id);
   } else if (b.kind == Binding::vector && !jumps) {
     o.kind = OperandKind::vector;
     for (std::uint32_t k = 0; k < b.width; ++k) o.elems.push_back(Operand::of(b.id + k));

@@ -162,6 +162,34 @@ TEST(parse, vector_registers_are_their_elements) {
   EXPECT_EQ(f.body[3].operands[1].elems.size(), 4u);
 }
 
+TEST(parse, sums_and_vectors_as_values_are_written_out) {
+  const Module m = parse(R"(.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p)
+{
+  .reg .v2 .u32 v; .reg .b32 %r<3>; .reg .b64 %rd; .reg .pred %q;
+  @%q mov.v2.u32 v, {v.y, v.x};
+  add.u32 %r0, %r1+1, %r2+-1;
+  st.global.u64 [%rd], %rd + 8;
+}
+)");
+  std::string body;
+  for (const Inst& i : m.functions[0].body) body += print(m, m.functions[0], i) + "\n";
+  EXPECT_EQ(body,
+            "@%q mov.u32 v_x_old, v_x;\n"
+            "@%q mov.u32 v_x, v_y;\n"
+            "@%q mov.u32 v_y, v_x_old;\n"
+            "add.u32 %r1_sum, %r1, 1;\n"
+            "add.u32 %r2_sum, %r2, -1;\n"
+            "add.u32 %r0, %r1_sum, %r2_sum;\n"
+            "add.u64 %rd_sum, %rd, 8;\n"
+            "st.global.u64 [%rd], %rd_sum;\n");
+  EXPECT_THROW(
+      parse(".version 8.0\n.target sm_80\n.address_size 64\n.func f() { .reg .b32 %r; mov.b32 %r + 1, %r; }"),
+      Error);
+}
+
 TEST(parse, scopes_are_flattened) {
   const Function f = body_of(
       "mov.u32 %r1, 1;\n"

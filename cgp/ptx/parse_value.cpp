@@ -324,4 +324,89 @@ void Parser::store(Var& v, std::uint64_t at, const Constant& c) {
                            : std::uint8_t(std::int64_t(bits) < 0 && !c.is_unsigned ? 0xff : 0);
 }
 
+// ---------------------------------------------------------------- operands that stand for instructions
+namespace {
+// The integer type that sums of a register have; kCount: none.
+Mod sum_type(Mod t) {
+  switch (t) {
+    case Mod::b16:
+    case Mod::u16:
+    case Mod::s16:
+      return Mod::u16;
+    case Mod::b32:
+    case Mod::u32:
+    case Mod::s32:
+      return Mod::u32;
+    case Mod::b64:
+    case Mod::u64:
+    case Mod::s64:
+      return Mod::u64;
+    default:
+      return Mod::kCount;
+  }
+}
+}  // namespace
+
+// `%r + 1` as a value: a register of its own, set in front of the instruction.
+RegId Parser::sum_of(RegId r) {
+  const Mod type = function_->regs[r].type;
+  if (sum_type(type) == Mod::kCount) return r;
+  Inst add;
+  add.op = Op::add;
+  add.mods = Mods{sum_type(type)};
+  arena_.push_back(text::cat(function_->regs[r].name, "_sum"));
+  const auto sum = RegId(function_->regs.size());
+  if (sum >= kMaxRegisters) fail("a function declares more than 1048576 registers");
+  function_->regs.push_back({unique(arena_.back()), type});
+  add.operands = {Operand::of(sum), Operand::of(r), Operand::integer(signed_offset())};
+  sums_.push_back(std::move(add));
+  return sum;
+}
+
+// What ptxas takes and PTX has no instruction for: sums as values, and mov of whole vectors.
+void Parser::written_out() {
+  Inst last = std::move(function_->body.back());
+  function_->body.pop_back();
+  const auto append = [&](Inst x) {
+    x.ptx_line = last.ptx_line;
+    x.loc = last.loc;
+    function_->body.push_back(std::move(x));
+  };
+  for (Inst& x : sums_) append(std::move(x));
+  sums_.clear();
+  const bool vectors = last.op == Op::mov && last.operands.size() == 2 &&
+                       last.operands[0].kind == OperandKind::vector &&
+                       last.operands[1].kind == OperandKind::vector &&
+                       last.operands[0].elems.size() == last.operands[1].elems.size();
+  if (!vectors || !(last.has(Mod::v2) || last.has(Mod::v4))) return append(std::move(last));
+  Inst one;
+  one.op = Op::mov;
+  one.guard = last.guard;
+  one.guard_negated = last.guard_negated;
+  for (const Mod m : last.mods)
+    if (m != Mod::v2 && m != Mod::v4) one.mods.push_back(m);
+  const auto& to = last.operands[0].elems;
+  auto from = last.operands[1].elems;
+  // An element that an earlier move overwrites is kept first.
+  for (std::size_t k = 1; k < from.size(); ++k)
+    for (std::size_t before = 0; before < k; ++before) {
+      if (from[k].kind != OperandKind::reg || from[k].reg == kNone || to[before].kind != OperandKind::reg ||
+          from[k].reg != to[before].reg)
+        continue;
+      arena_.push_back(text::cat(function_->regs[from[k].reg].name, "_old"));
+      const auto kept = RegId(function_->regs.size());
+      if (kept >= kMaxRegisters) fail("a function declares more than 1048576 registers");
+      function_->regs.push_back({unique(arena_.back()), function_->regs[from[k].reg].type});
+      one.operands = {Operand::of(kept), from[k]};
+      append(one);
+      from[k] = Operand::of(kept);
+      break;
+    }
+  for (std::size_t k = 0; k < to.size(); ++k) {
+    if (to[k].kind == OperandKind::reg && to[k].reg == kNone) continue;  // _
+    one.operands = {to[k], from[k]};
+    append(one);
+  }
+}
+
 }  // namespace cgp::ptx

@@ -131,6 +131,8 @@ class Parser {
   void table(const Token& name, bool calls);
   void prototype(const Token& name);
   void instruction();
+  void written_out();
+  RegId sum_of(RegId r);
   void opcode(Inst& i);
   Word split_word(const Token& t) const;
   [[noreturn]] void unknown_instruction(const Token& t) const;
@@ -176,6 +178,7 @@ class Parser {
   std::vector<Scope> scopes_;
   std::vector<LabelName> label_names_;  // visible and not yet left
   std::vector<Reference> references_;
+  std::vector<Inst> sums_;  // what `%r + 1` as a value of the instruction being read stands for
   std::unordered_map<std::string_view, int> used_;  // names taken in this function, for renaming
   std::uint32_t loc_ = kNone;
   std::unordered_map<std::string, std::uint32_t> locs_;
