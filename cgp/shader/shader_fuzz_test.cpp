@@ -67,6 +67,13 @@ vote.sync.ballot.b32 %r6, %p0, -1;
 selp.b32 %r7, %r6, %r4, %p2;
 div.u32 %r8, %r7, 7;
 shl.b32 %r9, %r8, %r5;
+cp.async.ca.shared.global [%r3], [%rd4], 4, %r0;
+cp.async.commit_group;
+cp.async.wait_group 0;
+bar.sync 0;
+ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r10, %r11}, [tile];
+mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f4, %f5, %f6, %f7}, {%r10, %r11}, {%r9}, {%f4, %f5, %f0, %f3};
+st.global.v2.f32 [%rd5+24], {%f5, %f7};
 st.global.v2.b32 [%rd5+8], {%r8, %r9};
 ret;
 }
