@@ -99,7 +99,8 @@ static void check_experts(cgp_quantized_weight* w, const float* decoded) {
     for (int j = 0; j < EACH; ++j) {
       const int row = (i < 2 ? 0 : 2) * EACH + j;
       double sum = i < 4 ? 0 : before[i * EACH + j];
-      for (int e = 0; i < 4 && e < COLS; ++e) sum += (double)x[i * COLS + e] * (double)decoded[row * COLS + e];
+      for (int e = 0; i < 4 && e < COLS; ++e)
+        sum += (double)x[i * COLS + e] * (double)decoded[row * COLS + e];
       CHECK(fabs(y[i * EACH + j] - sum) < 1e-4);
     }
   cgp_free(device, tx.address), cgp_free(device, ty.address), cgp_free(device, room.address);

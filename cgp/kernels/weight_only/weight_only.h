@@ -108,6 +108,9 @@ struct WeightOnlyConfig {
   }
   int block_tiles() const { return (k_tiles + cluster - 1) / cluster; }  ///< of K, of a block
   int parts() const { return cluster * share; }                          ///< that K is cut into
+  int row_bytes() const {
+    return gather && rows == 1 ? 512 * k_tiles : 0;
+  }  ///< of a row of x whose columns are gathered
   int smem_bytes() const;
 };
 /// The choice for a device of `sms` multiprocessors.

@@ -37,7 +37,7 @@ int WeightOnlyConfig::smem_bytes() const {
                                  (l.has_min && rows > 1 ? 8 * l.groups() * columns : 0));
   const int ring = warps * slots * (y_tiles * l.tile_bytes() + 8);
   return x + ring + (norm ? 4 * warps : 0) + (parts() > 1 ? buffers * rounds * warps * 32 * per_lane : 0) +
-         (rows == 1 ? 512 : 0) + (pairs ? 256 * 128 : 0) + 1024;
+         (rows == 1 ? 512 : 0) + (pairs ? 256 * 128 : 0) + row_bytes() + 1024;
 }
 
 namespace {

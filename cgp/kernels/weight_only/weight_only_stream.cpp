@@ -73,7 +73,8 @@ class Product {
         x_lane_(x_.address() +
                 x_index(Val<u32>(0), lane_ % std::uint32_t(std::min(c.rows, 8)), lane_ / 8u) * 16u),
         zero_lane_(zeros_.address() + lane_ / 8u * 16u),
-        squares_(k.shared<f32>(c.norm ? c.warps : 4, 16)) {
+        squares_(k.shared<f32>(c.norm ? c.warps : 4, 16)),
+        row_(k.shared<b32>(std::max(c.row_bytes() / 4, 4), 16)) {
     if (c.pairs) pairs_.emplace(k, lane_);
     if (const int rest = c.smem_kb * 1024 - c.smem_bytes(); rest > 0) k.smem(rest, 16);
   }
@@ -88,7 +89,7 @@ class Product {
     if (c_.pdl && c_.order != WeightOnlyOrder::first) griddepcontrol_launch_dependents(k_);
     const bool at_once = !c_.pdl || c_.order == WeightOnlyOrder::beside;
     Units first = units(warp_.index * 32u);
-    if (at_once) load_x(first);
+    if (at_once) stage_row(), load_x(first);
     const BulkRing ring(warp_, c_.warps, c_.slots, Y * l_.tile_bytes());
     const auto first_tile = cluster_ + clusters_ * (warp_.index / std::uint32_t(c_.share));
     const auto stride = clusters_ * std::uint32_t(c_.warps / c_.share);
@@ -111,7 +112,7 @@ class Product {
     if (!at_once) {
       griddepcontrol_wait(k_);
       if (c_.order == WeightOnlyOrder::first) griddepcontrol_launch_dependents(k_);
-      load_x(first);
+      stage_row(), load_x(first);
     }
     if (c_.norm) normalise(first);
     store_x(first);
@@ -225,6 +226,7 @@ class Product {
     std::vector<Val<u32>> row, unit;
     std::vector<std::vector<Val<b32>>> words;
     std::vector<std::vector<Val<f32>>> weights, values;  ///< with a norm
+    std::vector<std::vector<Val<u32>>> columns;          ///< of x, where they are gathered
   };
   std::uint32_t row_units() const { return std::uint32_t(c_.block_tiles()) * 32; }
   std::uint32_t threads() const { return std::uint32_t(32 * c_.warps); }
@@ -238,6 +240,14 @@ class Product {
     for (int i = 0; i < together(); ++i) {
       const auto at = first + lane_ + std::uint32_t(i) * threads();
       u.row.push_back(at / row_units()), u.unit.push_back(at % row_units());
+      if (c_.gather) {
+        const auto unit = rank_ * row_units() + u.unit.back();
+        u.columns.emplace_back();
+        for (std::uint32_t half = 0; half < 2; ++half)
+          for (const auto& v :
+               In<u32>(p_.gather, 0, true).template ld_if<4>(unit < p_.k / 8u, unit * 2u + half, Val<u32>(0)))
+            u.columns.back().push_back(v);
+      }
       if (c_.norm)
         u.weights.push_back(
             eight(In<f32>(p_.norm, 0, true), u.unit.back(), u.unit.back() < p_.k / 8u, false));
@@ -268,7 +278,7 @@ class Product {
         continue;
       }
       if (c_.gather) {
-        u.words.push_back(gathered(u.row[i], unit, there));
+        u.words.push_back(gathered(u.row[i], u.columns[i], there));
         continue;
       }
       const In<b32> x(p_.x + to<u64>(u.row[i]) * p_.ldx * 2u + to<u64>(unit / 4u) * 64u, 0, !c_.pdl);
@@ -279,17 +289,28 @@ class Product {
       for (const auto& v : words) w.push_back(v);
     }
   }
-  /// Columns of x by index: those that columns 8 unit ... of the weights multiply.
-  std::vector<Val<b32>> gathered(const Val<u32>& row, const Val<u32>& unit, const Val<pred>& there) {
+  /// Columns of x by index: those that columns 8 unit ... of the weights multiply. One row lies in shared memory.
+  std::vector<Val<b32>> gathered(const Val<u32>& row, const std::vector<Val<u32>>& columns,
+                                 const Val<pred>& there) {
     const In<u16> x(p_.x + to<u64>(row) * p_.ldx * 2u, 0, !c_.pdl);
-    const In<u32> columns(p_.gather, 0, true);
+    const auto element = [&](std::size_t i) {
+      if (!one_row()) return bits<b32>(to<u32>(x.ld_if(there, columns[i], Val<u16>(0))[0]));
+      return bits<b32>(to<u32>(Ptr<shared, u16>(row_.address() + columns[i] * 2u).ld()));
+    };
     std::vector<Val<b32>> words;
-    for (int half = 0; half < 2; ++half) {
-      const auto at = columns.template ld_if<4>(there, unit * 2u + std::uint32_t(half), Val<u32>(0));
-      const auto element = [&](int i) { return bits<b32>(to<u32>(x.ld_if(there, at[i], Val<u16>(0))[0])); };
-      for (int i = 0; i < 4; i += 2) words.push_back(prmt(element(i), element(i + 1), Val<u32>(0x5410u)));
-    }
+    for (std::size_t i = 0; i < 8; i += 2)
+      words.push_back(select(there, prmt(element(i), element(i + 1), Val<u32>(0x5410u)), Val<b32>(0)));
     return words;
+  }
+  /// The row of x in the order of memory.
+  void stage_row() {
+    if (!c_.row_bytes()) return;
+    const In<b32> x(p_.x, 0, !c_.pdl);
+    k_.loop(range(warp_.index * 32u + lane_, p_.k / 8u, Val<u32>(threads())), [&](Val<u32> i) {
+      const auto v = x.template ld<4>(i);
+      row_.template st<4>(i, Words(v[0], v[1], v[2], v[3]));
+    });
+    k_.sync();
   }
   /// The block has the row of x in its registers: words become those of the normalised row.
   void normalise(Units& u) {
@@ -609,6 +630,7 @@ class Product {
   Val<u32> x_lane_;     ///< the row and chunk that the lane names to ldmatrix, in the first 32 columns
   Val<u32> zero_lane_;  ///< 16 of the zeros
   Ptr<shared, f32> squares_;
+  Ptr<shared, b32> row_;  ///< of x, where columns are gathered
   std::optional<PairTable> pairs_;
   std::vector<std::vector<Val<b32>>> x_now_;
 };
