@@ -8,16 +8,16 @@
 
 namespace cgp::runtime {
 namespace {
-Backend& backend_of(const Device& d) {
+Backend& shared_backend(const Device& d) {
   if (!d) throw ArgumentError("shared memory belongs to a device, and none was given");
   return *d.backend();
 }
 }  // namespace
 
-SharedMemory share(const Device& device, std::uint64_t address) { return backend_of(device).share(address); }
+SharedMemory share(const Device& device, std::uint64_t address) { return shared_backend(device).share(address); }
 
 OpenedMemory::OpenedMemory(const Device& device, const SharedMemory& memory)
-    : device_(device), memory_(memory), address_(backend_of(device).open_shared(memory)) {}
+    : device_(device), memory_(memory), address_(shared_backend(device).open_shared(memory)) {}
 OpenedMemory::OpenedMemory(OpenedMemory&& o) noexcept
     : device_(o.device_), memory_(o.memory_), address_(std::exchange(o.address_, 0)) {}
 OpenedMemory::~OpenedMemory() {
