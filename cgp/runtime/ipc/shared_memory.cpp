@@ -14,7 +14,9 @@ Backend& shared_backend(const Device& d) {
 }
 }  // namespace
 
-SharedMemory share(const Device& device, std::uint64_t address) { return shared_backend(device).share(address); }
+SharedMemory share(const Device& device, std::uint64_t address) {
+  return shared_backend(device).share(address);
+}
 
 OpenedMemory::OpenedMemory(const Device& device, const SharedMemory& memory)
     : device_(device), memory_(memory), address_(shared_backend(device).open_shared(memory)) {}
