@@ -35,9 +35,10 @@ LoadOptions load_options(const cgp_llm_options* given) {
   const cgp_llm_options o = known(given, {}, "cgp_llm_options");
   LoadOptions l;
   if (o.context < 0 || o.sequences < 0 || o.chunk < 0 || o.lookup_tokens < 0 || o.threads < 0 ||
-      o.draft_tokens < 0)
+      o.draft_tokens < 0 || o.tensor_parallel < 0)
     throw ArgumentError(
-        "llm_load: context, sequences, chunk, lookup_tokens, threads and draft_tokens must not be negative");
+        "llm_load: context, sequences, chunk, lookup_tokens, threads, draft_tokens and "
+        "tensor_parallel must not be negative");
   if (o.draft_tokens && !o.draft)
     throw ArgumentError(cat("llm_load: draft_tokens ", o.draft_tokens, " without a draft"));
   if (o.device) l.device = o.device;
@@ -47,6 +48,7 @@ LoadOptions load_options(const cgp_llm_options* given) {
   if (o.draft) l.draft = o.draft;
   if (o.draft_tokens) l.draft_tokens = o.draft_tokens;
   l.batch_invariant = o.batch_invariant != 0;
+  if (o.tensor_parallel) l.tensor_parallel = o.tensor_parallel;
   switch (o.cache_dtype) {
     case 0:
     case CGP_F16:

@@ -44,6 +44,8 @@ typedef struct {
   const char*
       draft; /* a smaller model of the same vocabulary, which writes tokens ahead; results do not change. NULL: none */
   int64_t draft_tokens; /* that it writes at once, at most; 0: 4 */
+  int32_t
+      tensor_parallel; /* GPUs that share the model, from `device` on; 0: 1, or as many as `device` lists ("cuda:0,cuda:1") */
 } cgp_llm_options;
 CGP_API cgp_status cgp_llm_load(const char* path, const cgp_llm_options* options, cgp_llm** out);
 CGP_API void cgp_llm_free(cgp_llm* llm);

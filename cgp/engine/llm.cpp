@@ -13,6 +13,7 @@
 #include "cgp/engine/models/model.h"
 #include "cgp/engine/models/row_major.h"
 #include "cgp/engine/simt/simt_backend.h"
+#include "cgp/engine/tensor_parallel/tensor_parallel_backend.h"
 
 namespace cgp::engine {
 namespace {
@@ -62,10 +63,39 @@ void require_same_vocabulary(const model::Tokenizer& a, const model::Tokenizer& 
           cat("token ", i, " is \"", b.piece(Token(i)), "\", that of the model \"", a.piece(Token(i)), "\""));
 }
 
+/// "cuda:2,cuda:3", or `count` from the first on.
+std::vector<std::string> devices_of(const LoadOptions& o) {
+  std::vector<std::string> all;
+  for (std::size_t at = 0; at <= o.device.size();) {
+    const auto end = std::min(o.device.find(',', at), o.device.size());
+    all.push_back(o.device.substr(at, end - at));
+    at = end + 1;
+  }
+  if (o.tensor_parallel == 1 || std::size_t(o.tensor_parallel) == all.size()) return all;
+  if (all.size() > 1 || o.tensor_parallel < 1)
+    throw ArgumentError(ErrorText{"tensor_parallel is the number of devices that share the model",
+                                  o.device,
+                                  cat("it is ", o.tensor_parallel),
+                                  {}});
+  const std::string first = all[0] == "cuda" ? "cuda:0" : all[0];
+  const bool emulated = first.starts_with("emu");
+  if (!emulated && !first.starts_with("cuda:"))
+    throw Unsupported(ErrorText{"GPUs through CUDA share a model", first, {}, "use --device cuda:0"});
+  for (int i = 1; i < o.tensor_parallel; ++i)
+    all.push_back(emulated ? first : cat("cuda:", std::stoi(first.substr(5)) + i));
+  return all;
+}
+
 std::unique_ptr<Backend> make_backend(Program program, std::shared_ptr<const model::Source> file,
-                                      const std::string& path, const std::string& device, BackendOptions o) {
-  if (device != "cpu") {
-    const auto opened = runtime::Device::open(device);
+                                      const std::string& path, const std::vector<std::string>& devices,
+                                      BackendOptions o) {
+  if (devices.size() > 1) {
+    std::vector<runtime::Device> opened;
+    for (const auto& d : devices) opened.push_back(runtime::Device::open(d));
+    return make_tensor_parallel_backend(std::move(program), std::move(file), opened, o);
+  }
+  if (devices[0] != "cpu") {
+    const auto opened = runtime::Device::open(devices[0]);
     if (!runs_simt(opened.info())) return make_device_backend(std::move(program), std::move(file), opened, o);
     o.page_tokens = simt_page_tokens(program.context), o.pages = o.max_sequences;
     return make_simt_backend(std::move(program), std::move(file), opened, o);
@@ -113,13 +143,14 @@ LLM LLM::load(const std::string& path, const LoadOptions& o) {
                 ? o.sequences * pages_of_one
                 : std::max(pages_of_one, (o.cache_tokens + b.page_tokens - 1) / b.page_tokens);
   const int64_t context = program.context;
-  llm.backend_ = make_backend(std::move(program), llm.file_, path, o.device, b);
+  const auto devices = devices_of(o);
+  llm.backend_ = make_backend(std::move(program), llm.file_, path, devices, b);
   if (!o.draft.empty()) {
     const auto file = row_major(model::Source::open(o.draft));
     require_same_vocabulary(*llm.tokenizer_, model::Tokenizer::open(*file), o.draft);
     Program small = build(*file, {0});
     if (small.context > context) small = build(*file, {context});
-    llm.draft_ = make_backend(std::move(small), file, o.draft, o.device, b);
+    llm.draft_ = make_backend(std::move(small), file, o.draft, {devices[0]}, b);
     llm.scheduling_.draft = llm.draft_.get();
   }
   llm.scheduling_.draft_tokens = o.draft_tokens;

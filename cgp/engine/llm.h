@@ -15,6 +15,9 @@ namespace cgp::engine {
 
 struct LoadOptions {
   std::string device = "cpu";  ///< or what runtime::Device::open() takes: "cuda:0", "emu:sm_90a", "auto"
+  /// GPUs that share the model: `device` and those that follow it ("cuda:0": 0, 1, ...; "emu:sm_90a": so many). A list
+  /// ("cuda:2,cuda:3") says which. The draft model is on the first.
+  int tensor_parallel = 1;
   std::int64_t context = 0;    ///< tokens of a sequence, at most; 0: those of the model, at most 8192
   std::int64_t sequences = 1;  ///< for which the cache has pages
   std::int64_t chunk = 512;    ///< tokens of a step, at most

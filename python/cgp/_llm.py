@@ -38,7 +38,8 @@ class LLM:
     """A model file and what runs it.
 
     path: a GGUF file or a Hugging Face folder. context: tokens of a sequence at most, 0: those of the model, at most 8192. sequences: prompts that run at
-    the same time. chunk: tokens of a step at most. device: "cpu", "cuda:0", or "emu:sm_90a", the emulator. threads: 0: all. cache: type of keys and values, "float16",
+    the same time. chunk: tokens of a step at most. device: "cpu", "cuda:0", or "emu:sm_90a", the emulator. tensor_parallel: GPUs that
+    share the model, from device on; or list them: device="cuda:0,cuda:1". threads: 0: all. cache: type of keys and values, "float16",
     "bfloat16" or "float32". activations: bits of the inputs of products, 8, 16 or 32; 0: the fastest of at least 16.
     batch_invariant: the same bits whatever else runs, for every format. lookup_tokens: that prompt lookup tries at once; draft: a
     smaller model of the same vocabulary, a file or folder, which writes up to draft_tokens tokens ahead. Results change with neither.
@@ -54,7 +55,7 @@ class LLM:
     """
 
     def __init__(self, path, *, context=0, sequences=8, chunk=512, device="cpu", threads=0, cache="float16", activations=0,
-                 batch_invariant=False, lookup_tokens=0, draft=None, draft_tokens=4):
+                 batch_invariant=False, lookup_tokens=0, draft=None, draft_tokens=4, tensor_parallel=1):
         self._handle = None
         if cache not in ("float16", "bfloat16", "float32"):
             raise ArgumentError(f"LLM: cache = {cache!r} is none of 'float16', 'bfloat16' and 'float32'")
@@ -63,9 +64,12 @@ class LLM:
         ahead = _cast(int, draft_tokens, "draft_tokens")
         if ahead < 1:
             raise ArgumentError(f"LLM: draft_tokens = {draft_tokens!r} must be positive")
+        gpus = _cast(int, tensor_parallel, "tensor_parallel")
+        if not 1 <= gpus <= 16:
+            raise ArgumentError(f"LLM: tensor_parallel = {tensor_parallel!r} is not in [1, 16]")
         self._handle = _core.llm_load(os.fspath(path), str(device).encode(),
                                       (*numbers, CODES[cache], _cast(int, activations, "activations"), bool(batch_invariant),
-                                       b"" if draft is None else os.fsencode(draft), 0 if draft is None else ahead))
+                                       b"" if draft is None else os.fsencode(draft), 0 if draft is None else ahead, gpus))
         (self.architecture, self.name, self.backend, self.context, self.vocabulary, self.memory_bytes,
          self.has_chat_template) = _core.llm_info(self._handle)
         self.has_chat_template = bool(self.has_chat_template)

@@ -68,6 +68,20 @@ def test_a_draft_model_keeps_the_text(llm, tmp_path):
         cgp.LLM(path, draft=path, draft_tokens=0)
 
 
+def test_two_gpus_share_a_model(tmp_path):
+    path = write_model(tmp_path / "tiny.gguf")
+    one, two, listed = (cgp.LLM(path, sequences=1, **how) for how in
+                        ({"device": "emu:sm_90a"}, {"device": "emu:sm_90a", "tensor_parallel": 2}, {"device": "emu:sm_90a,emu:sm_90a"}))
+    want = one.generate("Hello", max_tokens=4, temperature=0).ids
+    for llm in (two, listed):
+        assert llm.backend.startswith("2 x ")
+        assert llm.generate("Hello", max_tokens=4, temperature=0).ids == want
+    with pytest.raises(cgp.ArgumentError, match="heads"):
+        cgp.LLM(path, device="emu:sm_90a", tensor_parallel=7)
+    with pytest.raises(cgp.Unsupported, match="CUDA share a model"):
+        cgp.LLM(path, device="cpu", tensor_parallel=2)
+
+
 def test_a_conversation(llm):
     messages = [{"role": "user", "content": "Hi"}]
     assert llm.decode(llm.chat_prompt(messages)) == "user: Hi\nassistant:"

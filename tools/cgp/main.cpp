@@ -288,6 +288,10 @@ void declare_model(CLI::App& app, ModelOptions& o) {
   app.add_option("--device", o.device,
                  "What runs it: cpu, cuda:0, vulkan:0, wgpu:0, or emu:sm_90a, the emulator")
       ->capture_default_str();
+  app.add_option("--tensor-parallel", o.tensor_parallel,
+                 "GPUs that share the model, from --device on; or list them: --device cuda:0,cuda:1")
+      ->check(CLI::Range(1, 16))
+      ->capture_default_str();
   app.add_option("--threads", o.threads, "At most; 0: all processors")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();

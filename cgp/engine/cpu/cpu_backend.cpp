@@ -155,7 +155,8 @@ class CpuBackend final : public Backend {
           using O = std::decay_t<decltype(o)>;
           if constexpr (std::is_same_v<O, Linear>)
             return o.parts[0].out;
-          else if constexpr (std::is_same_v<O, Rope> || std::is_same_v<O, Scale>)
+          else if constexpr (std::is_same_v<O, Rope> || std::is_same_v<O, Scale> ||
+                             std::is_same_v<O, AllReduce>)
             return o.value;
           else
             return o.out;
@@ -300,6 +301,10 @@ class CpuBackend final : public Backend {
     const int64_t n = width(o.in);
     for (std::size_t i = 0; i < batch_->outputs.size(); ++i)
       std::copy_n(in.begin() + batch_->outputs[i] * n, n, out.begin() + int64_t(i) * n);
+  }
+
+  void execute(const AllReduce&) {
+    throw Unsupported(ErrorText{"ranks that share a model are GPUs", "cpu", {}, {}});
   }
 
   static void add(std::span<const float> what, std::span<float> to) {

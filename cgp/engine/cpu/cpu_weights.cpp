@@ -51,7 +51,7 @@ int64_t CpuWeights::bytes_for(const Program& p, const model::Source& file, const
   int64_t bytes = 0;
   for (std::size_t i = 0; i < uses.size(); ++i) {
     const Weight& w = p.weights[i];
-    const quant::Format f = data_of(w, file).format;
+    const quant::Format f = format_of(w, file);
     if (uses[i] == Use::vector) bytes += w.cols * 4;
     if (uses[i] == Use::product && packs && cpu::can_pack(f))
       bytes += w.experts * cpu::PackedWeights::bytes_for(f, w.rows, w.cols);
@@ -91,12 +91,12 @@ void CpuWeights::multiply(WeightId weight, int64_t expert, int64_t n, std::span<
   if (!m.packed.empty() && !tiles)
     return cpu::quant_matmul(m.packed[std::size_t(expert)], n, x, y,
                              {.activations = activations_, .threads = threads_});
-  const auto [format, blocks] = m.stored[std::size_t(expert)];
+  const WeightData& stored = m.stored[std::size_t(expert)];
   // From kPanelVectors rows on sums are made in another order.
   const int64_t most = batch_invariant_ ? std::min(n, cpu::kPanelVectors - 4) : n;
   for (int64_t i = 0, count; i < n; i += count) {
     count = std::min(most, n - i);
-    cpu::quant_matmul(format, blocks, m.rows, count, m.cols,
+    cpu::quant_matmul(stored.format, stored.blocks, m.rows, count, m.cols,
                       x.subspan(std::size_t(i * m.cols), std::size_t(count * m.cols)),
                       y.subspan(std::size_t(i * m.rows), std::size_t(count * m.rows)),
                       {.activations = activations_, .threads = threads_});

@@ -9,14 +9,15 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
-#include "cgp/cpu/quant/matmul.h"
 #include "cgp/engine/device/device_elements.h"
 #include "cgp/engine/device/device_experts.h"
 #include "cgp/engine/device/device_plan.h"
+#include "cgp/engine/device/device_rank.h"
 #include "cgp/engine/device/device_weights.h"
 #include "cgp/kernels/activation/activation.h"
 #include "cgp/kernels/argmax/argmax.h"
 #include "cgp/kernels/attention/attention.h"
+#include "cgp/kernels/collective/collective.h"
 #include "cgp/kernels/decode/decode.h"
 #include "cgp/kernels/decode_linear/decode_norm.h"
 #include "cgp/kernels/embedding/embedding.h"
@@ -45,14 +46,16 @@ using Bytes = runtime::Buffer<std::uint8_t>;
 /// Sequences with at most so many rows in a step read the cache where it lies; longer ones gather its keys first.
 constexpr int32_t kPagedRows = 8;
 
-class DeviceBackend final : public Backend {
+class DeviceBackend final : public DeviceRank {
  public:
   DeviceBackend(Program program, std::shared_ptr<const model::Source> file, const runtime::Device& device,
-                const BackendOptions& o)
+                const BackendOptions& o, const kernels::Communicator* all = nullptr, int rank = 0)
       : program_(std::move(program)),
         file_(std::move(file)),
         options_(o),
         estimate_(device_memory(program_, *file_, device, o)),
+        all_(all),
+        rank_(rank),
         device_(device),
         stream_(device),
         columns_(columns_of(program_, o)),
@@ -60,7 +63,7 @@ class DeviceBackend final : public Backend {
         host_control_(device, control_.bytes),
         device_control_(device, control_.bytes, "step"),
         profile_(std::size_t(kRoles)) {
-    require_room();
+    require_room(estimate_, device);
     const auto shape = cache_shape(program_, o);
     layer_bytes_ = aligned(shape.bytes());
     cache_ = Bytes(device, layer_bytes_ * uint64_t(program_.cache_layers), "key-value cache");
@@ -121,31 +124,58 @@ class DeviceBackend final : public Backend {
 
   void run(const Batch& batch, const Outputs& out) override {
     check(batch, out, program_, options_);
-    fill_control(batch);
+    start(batch, !out.greedy.empty());
+    queue();
+    std::vector<float> greatest(out.greedy.size());
+    finish(out, greatest);
+    for (std::size_t i = 0; i < greatest.size(); ++i)
+      if (std::isnan(greatest[i])) out.greedy[i] = -1;
+  }
+
+  void start(const Batch& batch, bool greedy) override {
+    control_.fill(host_control_.data(), batch, program_, *file_, options_);
     rows_ = int64_t(batch.tokens.size()), outputs_ = int64_t(batch.outputs.size()), batch_ = &batch;
+    greedy_wanted_ = greedy && outputs_, next_ = 0;
     const auto used = control_.embeddings + uint64_t(rows_ * width(embedding_of(program_).out)) * 4;
     stream_.upload(device_control_.all().slice(0, used), host_control_.span().first(used));
-    const bool greedy = !out.greedy.empty();
+    // One token of each sequence: the first time as launches, which load their kernels, then as a graph.
+    graph_ = nullptr;
     const bool list = rows_ == int64_t(batch.sequences.size()) && outputs_ == rows_;
-    if (list && !device_.is_emulator() && !profiled_ && experts_.empty())
-      replay(greedy);
+    if (!list || device_.is_emulator() || profiled_ || !experts_.empty()) return;
+    Recorded& r = graphs_[{rows_, greedy}];
+    if (r.seen && !r.graph) r.graph = stream_.capture([&](runtime::Stream& s) { issue(s); });
+    r.seen = true;
+    if (r.graph) graph_ = &*r.graph;
+  }
+  void queue() override {
+    if (graph_)
+      stream_.replay(*graph_);
     else
-      issue(stream_, greedy);
-    const uint64_t words = uint64_t(width(program_.logits));
+      issue(stream_);
+  }
+  bool queue_own() override {
+    for (; next_ < launches_.size(); ++next_) {
+      const Launch& l = launches_[next_];
+      if (!runs(l)) continue;
+      if (l.role == Role::all_reduce) return true;
+      queue_one(stream_, l);
+    }
+    find_greatest(stream_);
+    return false;
+  }
+  void queue_collective() override { launches_[next_++].queue(stream_); }
+  void wait() override { stream_.wait(); }
+  void finish(const Outputs& out, std::span<float> greatest) override {
     if (!out.logits.empty()) {
       const Place& p = places_[std::size_t(program_.logits)];
-      const runtime::Slice<const float> from(device_.backend().get(), p.address,
-                                             std::size_t(outputs_) * words);
+      const runtime::Slice<const float> from(device_.backend().get(), p.address, out.logits.size());
       stream_.download(from, out.logits);
     }
-    std::vector<float> greatest(greedy ? std::size_t(outputs_) : 0);
-    if (greedy && outputs_) {
+    if (!out.greedy.empty()) {
       stream_.download(greedy_.all().slice(0, out.greedy.size()), out.greedy);
       stream_.download(greatest_.all().slice(0, greatest.size()), greatest);
     }
     stream_.wait();
-    for (std::size_t i = 0; i < greatest.size(); ++i)
-      if (std::isnan(greatest[i])) out.greedy[i] = -1;
   }
 
  private:
@@ -166,18 +196,6 @@ class DeviceBackend final : public Backend {
   kernels::row::Layout layout(const Place& p) const { return {.pitch = uint64_t(p.pitch)}; }
   View control(uint64_t offset, DType type) const {
     return {device_control_.address() + offset, ~0ull >> 8, type, false, device_.backend().get()};
-  }
-
-  void require_room() {
-    const auto there = device_.memory();
-    if (device_.is_emulator() || uint64_t(estimate_.total()) <= there.free_bytes) return;
-    const auto mib = [](uint64_t bytes) { return cat((bytes + (1 << 20) - 1) >> 20, " MiB"); };
-    throw Error(ErrorText{
-        "the model fits into the GPU's memory", device_.info().name,
-        cat("it takes ", mib(uint64_t(estimate_.total())), " (weights ", mib(uint64_t(estimate_.weights)),
-            ", cache ", mib(uint64_t(estimate_.cache)), ", values ", mib(uint64_t(estimate_.workspace)),
-            "), free are ", mib(there.free_bytes), " of ", mib(there.total_bytes)),
-        "use a shorter context or fewer sequences"});
   }
 
   Bytes& memory(uint64_t bytes, std::string_view name) {
@@ -594,7 +612,8 @@ class DeviceBackend final : public Backend {
 
   void compile(const Step& step, const Experts& o) {
     flush_residual();
-    if (o.residual != o.out || place(o.out).type != DType::f32 || place(o.in).type != DType::f16)
+    if ((o.residual != kNone && o.residual != o.out) || place(o.out).type != DType::f32 ||
+        place(o.in).type != DType::f16)
       lacks("a mixture that is not added to the residual stream", program_.values[std::size_t(o.out)].name);
     if (!experts_workspace_) experts_workspace_.emplace(program_, device_, options_);
     const auto& experts =
@@ -649,6 +668,17 @@ class DeviceBackend final : public Backend {
     });
   }
 
+  void compile(const Step& step, const AllReduce& o) {
+    flush_residual();
+    if (!all_ || place(o.value).pitch != width(o.value))
+      lacks("a sum over ranks", program_.values[std::size_t(o.value)].name);
+    add(step, o.value, [this, v = o.value](runtime::Stream& s) {
+      View x = view(v, true);
+      x.elements = rows(v) * uint64_t(width(v));
+      kernels::all_reduce(s, *all_, rank_, x, x);
+    });
+  }
+
   void loaded(uint64_t weights) {
     if (!options_.progress) return;
     if (!all_weights_)
@@ -667,83 +697,35 @@ class DeviceBackend final : public Backend {
   }
 
   // ---- a step
-  void fill_control(const Batch& batch) {
-    auto* const host = host_control_.data();
-    const auto at = [&]<class T>(uint64_t offset, T) { return reinterpret_cast<T*>(host + offset); };
-    auto* slots = at(control_.slots, uint64_t());
-    auto *positions = at(control_.positions, int32_t()), *outputs = at(control_.outputs, int32_t()),
-         *table = at(control_.table, int32_t());
-    auto* lengths = at(control_.lengths, std::uint32_t());
-    for (std::size_t i = 0; i < batch.sequences.size(); ++i) {
-      const BatchSequence& s = batch.sequences[i];
-      lengths[i] = std::uint32_t(s.first_position + s.rows);
-      for (int32_t r = 0; r < s.rows; ++r) {
-        const int64_t position = s.first_position + r;
-        positions[s.first_row + r] = int32_t(position);
-        slots[s.first_row + r] =
-            uint64_t(s.pages[std::size_t(position / options_.page_tokens)]) * uint64_t(options_.page_tokens) +
-            uint64_t(position % options_.page_tokens);
-      }
-      const auto used =
-          std::size_t((s.first_position + s.rows + options_.page_tokens - 1) / options_.page_tokens);
-      std::copy_n(s.pages.begin(), used, table + int64_t(i) * columns_);
-      std::fill_n(table + int64_t(i) * columns_ + int64_t(used), columns_ - int64_t(used), 0);
-    }
-    std::copy(batch.outputs.begin(), batch.outputs.end(), outputs);
-    const Embedding& e = embedding_of(program_);
-    const std::span<float> rows(at(control_.embeddings, float()),
-                                batch.tokens.size() * std::size_t(width(e.out)));
-    const auto read = [&](WeightId id, std::span<const int32_t> ids, std::span<float> to) {
-      const Weight& w = program_.weights[std::size_t(id)];
-      const auto data = data_of(w, *file_);
-      cpu::quant_rows(data.format, data.blocks, w.rows, w.cols, ids, to);
-    };
-    read(e.table, batch.tokens, rows);
-    if (e.scale != 1)
-      for (float& v : rows) v *= e.scale;
-    if (e.positions == kNone) return;
-    std::vector<float> added(rows.size());
-    read(e.positions, {positions, batch.tokens.size()}, added);
-    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] += added[i];
+  bool runs(const Launch& l) const {
+    return (!l.on_outputs || outputs_) && !(left_out_ >> unsigned(l.role) & 1);
   }
-
-  void issue(runtime::Stream& s, bool greedy) {
-    for (const Launch& l : launches_) {
-      if (l.on_outputs && !outputs_) continue;
-      if (left_out_ >> unsigned(l.role) & 1) continue;
-      if (!profiled_) {
-        l.queue(s);
-        continue;
-      }
-      s.wait();
-      const auto start = std::chrono::steady_clock::now();
-      l.queue(s);
-      s.wait();
-      RoleTime& t = profile_[std::size_t(l.role)];
-      ++t.count;
-      t.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    }
-    if (!greedy || !outputs_) return;
+  void queue_one(runtime::Stream& s, const Launch& l) {
+    if (!profiled_) return l.queue(s);
+    s.wait();
+    const auto start = std::chrono::steady_clock::now();
+    l.queue(s);
+    s.wait();
+    RoleTime& t = profile_[std::size_t(l.role)];
+    ++t.count;
+    t.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  void find_greatest(runtime::Stream& s) {
+    if (!greedy_wanted_) return;
     kernels::ArgMax a;
     a.in = view(program_.logits), a.index = greedy_, a.values = greatest_;
     a.rows = uint64_t(outputs_), a.cols = uint64_t(width(program_.logits));
     kernels::argmax(s, a);
   }
-
-  /// One token of each sequence: the first time as launches, which load their kernels, then as a graph.
-  void replay(bool greedy) {
-    auto& graph = graphs_[{rows_, greedy}];
-    if (!graph.seen) {
-      graph.seen = true;
-      return issue(stream_, greedy);
-    }
-    if (!graph.recorded) graph.recorded = stream_.capture([&](runtime::Stream& s) { issue(s, greedy); });
-    stream_.replay(*graph.recorded);
+  void issue(runtime::Stream& s) {
+    for (const Launch& l : launches_)
+      if (runs(l)) queue_one(s, l);
+    find_greatest(s);
   }
 
   struct Recorded {
     bool seen = false;
-    std::optional<runtime::Graph> recorded;
+    std::optional<runtime::Graph> graph;
   };
   struct Table {
     runtime::Buffer<float> cosines, sines;
@@ -753,6 +735,8 @@ class DeviceBackend final : public Backend {
   std::shared_ptr<const model::Source> file_;
   BackendOptions options_;
   MemoryEstimate estimate_;
+  const kernels::Communicator* all_;  ///< nullptr: it runs alone
+  int rank_;
   runtime::Device device_;
   runtime::Stream stream_;
   int64_t columns_;  ///< of the table of pages
@@ -785,8 +769,12 @@ class DeviceBackend final : public Backend {
   uint64_t left_out_ = 0;  ///< a bit a Role
   bool larger_ = true;     ///< the last product's space
   bool profiled_ = false;
+  // The step.
   const Batch* batch_ = nullptr;
   int64_t rows_ = 0, outputs_ = 0;
+  bool greedy_wanted_ = false;
+  std::size_t next_ = 0;  ///< launch, by queue_own()
+  runtime::Graph* graph_ = nullptr;
 };
 
 }  // namespace
@@ -794,6 +782,13 @@ class DeviceBackend final : public Backend {
 std::unique_ptr<Backend> make_device_backend(Program program, std::shared_ptr<const model::Source> file,
                                              const runtime::Device& device, const BackendOptions& o) {
   return std::make_unique<DeviceBackend>(std::move(program), std::move(file), device, o);
+}
+
+std::unique_ptr<DeviceRank> make_device_rank(Program program, std::shared_ptr<const model::Source> file,
+                                             const kernels::Communicator& all, int rank,
+                                             const BackendOptions& o) {
+  return std::make_unique<DeviceBackend>(std::move(program), std::move(file), all.device(rank), o, &all,
+                                         rank);
 }
 
 }  // namespace cgp::engine

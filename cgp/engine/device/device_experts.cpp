@@ -20,7 +20,7 @@ View view(const runtime::Device& device, uint64_t address, DType type, bool writ
   return {address, ~0ull >> 8, type, writes, device.backend().get()};
 }
 bool one_format(const Program& p, const model::Source& file, WeightId a, WeightId b) {
-  return data_of(p.weights[std::size_t(a)], file).format == data_of(p.weights[std::size_t(b)], file).format;
+  return format_of(p.weights[std::size_t(a)], file) == format_of(p.weights[std::size_t(b)], file);
 }
 /// Whether gate and up are rows of one packed matrix.
 bool gated(const runtime::Device& device, const Program& p, const model::Source& file, const Experts& o) {
@@ -182,6 +182,10 @@ void DeviceExperts::run(runtime::Stream& s, uint64_t rows, const Place& in, cons
     }
     down_->multiply(s, count, h, inner_, w.results_.address() + 4 * first * width_out_, width_out_, products,
                     {.end = kernels::WeightOnlyEnd::store_f32, .first = e * width_out_, .rows = width_out_});
+  }
+  if (o_.residual == kNone) {
+    const runtime::Slice<float> all(device.backend().get(), out.address, rows * uint64_t(out.pitch));
+    s.zero(all);
   }
   kernels::moe_combine(s, {.tokens = rows,
                            .used = used,

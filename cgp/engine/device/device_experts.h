@@ -33,7 +33,7 @@ class DeviceExperts {
                 const model::Source& file, const Experts& o);
   /// Bytes that run() needs in `products`.
   std::uint64_t workspace(const runtime::Device& device, std::uint64_t rows) const;
-  /// out, f32, gets the results of all tokens added. in: f16.
+  /// out, f32, gets the results of all tokens added; without a residual it is zeroed before. in: f16.
   void run(runtime::Stream& s, std::uint64_t rows, const device_plan::Place& in,
            const device_plan::Place& out, ExpertsWorkspace& w,
            const runtime::Buffer<std::uint8_t>& products) const;

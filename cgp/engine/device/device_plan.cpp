@@ -5,9 +5,11 @@
 
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
+#include "cgp/cpu/quant/matmul.h"
 #include "cgp/engine/device/device_backend.h"
 #include "cgp/engine/device/device_experts.h"
 #include "cgp/engine/device/device_weights.h"
+#include "cgp/engine/models/model.h"
 
 namespace cgp::engine {
 
@@ -62,6 +64,17 @@ void require_supported(const Program& p, const runtime::Device& device, const Ba
   }
 }
 
+void require_room(const MemoryEstimate& m, const runtime::Device& device) {
+  const auto there = device.memory();
+  if (device.is_emulator() || uint64_t(m.total()) <= there.free_bytes) return;
+  const auto mib = [](uint64_t bytes) { return cat((bytes + (1 << 20) - 1) >> 20, " MiB"); };
+  throw Error(ErrorText{"the model fits into the GPU's memory", device.info().name,
+                        cat("it takes ", mib(uint64_t(m.total())), " (weights ", mib(uint64_t(m.weights)),
+                            ", cache ", mib(uint64_t(m.cache)), ", values ", mib(uint64_t(m.workspace)),
+                            "), free are ", mib(there.free_bytes), " of ", mib(there.total_bytes)),
+                        "use a shorter context or fewer sequences, or more GPUs (--tensor-parallel)"});
+}
+
 int64_t columns_of(const Program& p, const BackendOptions& o) {
   return (p.context + o.page_tokens - 1) / o.page_tokens;
 }
@@ -72,6 +85,46 @@ const Embedding& embedding_of(const Program& p) {
   for (const Step& s : p.steps)
     if (const auto* e = std::get_if<Embedding>(&s.operation)) return *e;
   throw ArgumentError(ErrorText{"a program begins with an embedding", {}, "there is none", {}});
+}
+
+void Control::fill(std::uint8_t* host, const Batch& batch, const Program& p, const model::Source& file,
+                   const BackendOptions& o) const {
+  const int64_t columns = columns_of(p, o);
+  const auto at = [&]<class T>(uint64_t offset, T) { return reinterpret_cast<T*>(host + offset); };
+  auto* slots = at(this->slots, uint64_t());
+  auto *positions = at(this->positions, int32_t()), *outputs = at(this->outputs, int32_t()),
+       *table = at(this->table, int32_t());
+  auto* lengths = at(this->lengths, std::uint32_t());
+  for (std::size_t i = 0; i < batch.sequences.size(); ++i) {
+    const BatchSequence& s = batch.sequences[i];
+    lengths[i] = std::uint32_t(s.first_position + s.rows);
+    for (int32_t r = 0; r < s.rows; ++r) {
+      const int64_t position = s.first_position + r;
+      positions[s.first_row + r] = int32_t(position);
+      slots[s.first_row + r] =
+          uint64_t(s.pages[std::size_t(position / o.page_tokens)]) * uint64_t(o.page_tokens) +
+          uint64_t(position % o.page_tokens);
+    }
+    const auto used = std::size_t((s.first_position + s.rows + o.page_tokens - 1) / o.page_tokens);
+    std::copy_n(s.pages.begin(), used, table + int64_t(i) * columns);
+    std::fill_n(table + int64_t(i) * columns + int64_t(used), columns - int64_t(used), 0);
+  }
+  std::copy(batch.outputs.begin(), batch.outputs.end(), outputs);
+  const Embedding& e = embedding_of(p);
+  const std::span<float> rows(at(this->embeddings, float()),
+                              batch.tokens.size() * std::size_t(p.values[std::size_t(e.out)].width));
+  const auto read = [&](WeightId id, std::span<const int32_t> ids, std::span<float> to) {
+    const Weight& w = p.weights[std::size_t(id)];
+    const auto data = data_of(w, file);
+    cpu::quant_rows(data.format, data.blocks, w.rows, w.cols, ids, to);
+  };
+  read(e.table, batch.tokens, rows);
+  if (e.scale != 1)
+    for (float& v : rows) v *= e.scale;
+  if (e.positions == kNone) return;
+  std::vector<float> added(rows.size());
+  read(e.positions, {positions, batch.tokens.size()}, added);
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] += added[i];
 }
 
 int64_t widest_product(const Program& p) {
@@ -100,6 +153,7 @@ Access access_of(const Experts& o) { return {{o.in, o.residual}, {o.out}}; }
 Access access_of(const Add& o) { return {{o.a, o.b}, {o.out}}; }
 Access access_of(const Scale& o) { return {{o.value}, {o.value}}; }
 Access access_of(const SelectRows& o) { return {{o.in}, {o.out}}; }
+Access access_of(const AllReduce& o) { return {{o.value}, {o.value}}; }
 }  // namespace
 
 const Linear* only_product(const Program& p, std::size_t step, ValueId value) {
@@ -121,7 +175,7 @@ std::vector<Product> products_of(const Linear& o, const Program& p, const model:
   int64_t column = 0;
   for (const Linear::Part& part : o.parts) {
     const Weight& w = p.weights[std::size_t(part.weight)];
-    const auto format = [&](WeightId id) { return data_of(p.weights[std::size_t(id)], file).format; };
+    const auto format = [&](WeightId id) { return format_of(p.weights[std::size_t(id)], file); };
     if (out.empty() || format(out.back().weights[0]) != format(part.weight)) out.push_back({{}, column});
     out.back().weights.push_back(part.weight);
     column += w.rows;

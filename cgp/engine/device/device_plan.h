@@ -36,6 +36,8 @@ struct Control {
     outputs = take(o.max_outputs, 4), table = take(o.max_sequences * columns, 4);
     embeddings = take(o.max_rows * width, 4), bytes = at;
   }
+  void fill(std::uint8_t* host, const Batch& batch, const Program& p, const model::Source& file,
+            const BackendOptions& o) const;
 };
 
 /// Weights of a Linear by format, and where their results begin.
@@ -62,5 +64,7 @@ kernels::Activation activation_of(Activation a);
 [[noreturn]] void lacks(std::string what, std::string where = {});
 /// Throws ArgumentError and Unsupported as make_device_backend() does.
 void require_supported(const Program& p, const runtime::Device& device, const BackendOptions& o);
+/// Throws Error with the numbers.
+void require_room(const MemoryEstimate& m, const runtime::Device& device);
 
 }  // namespace cgp::engine::device_plan

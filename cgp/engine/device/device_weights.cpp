@@ -23,21 +23,21 @@ kernels::QuantizedWeight shape_of(const Program& program, const model::Source& f
   kernels::QuantizedWeight w;
   for (WeightId id : weights) {
     const Weight& one = program.weights[std::size_t(id)];
-    w.format = kernels::quantized_format_named(quant::info(data_of(one, file).format).name);
+    w.format = kernels::quantized_format_named(quant::info(format_of(one, file)).name);
     w.rows += std::uint64_t(one.rows * one.experts), w.cols = std::uint64_t(one.cols);
   }
   return w;
 }
 
 /// The experts of a weight follow each other.
-WeightLoader::Pieces pieces_of(const Program& program, const model::Source& file,
-                               std::span<const WeightId> weights) {
-  WeightLoader::Pieces pieces;
+std::vector<WeightData> data_of(const Program& program, const model::Source& file,
+                                std::span<const WeightId> weights) {
+  std::vector<WeightData> all;
   for (WeightId id : weights) {
     const Weight& one = program.weights[std::size_t(id)];
-    for (std::int64_t e = 0; e < one.experts; ++e) pieces.push_back(data_of(one, file, e).blocks);
+    for (std::int64_t e = 0; e < one.experts; ++e) all.push_back(engine::data_of(one, file, e));
   }
-  return pieces;
+  return all;
 }
 
 /// The format that the weight is packed to; none: it is used as it is stored.
@@ -112,7 +112,10 @@ bool DeviceMatrix::normalises(const runtime::Device& device, const Program& prog
 std::uint64_t DeviceMatrix::staged_bytes(const Program& program, const model::Source& file,
                                          std::span<const WeightId> weights) {
   std::uint64_t bytes = 0;
-  for (const auto& piece : pieces_of(program, file, weights)) bytes += piece.size();
+  for (WeightId id : weights) {
+    const Weight& one = program.weights[std::size_t(id)];
+    bytes += quant::bytes_of(format_of(one, file), std::uint64_t(one.rows * one.cols * one.experts));
+  }
   return bytes;
 }
 
@@ -120,7 +123,9 @@ DeviceMatrix::DeviceMatrix(WeightLoader& loader, const runtime::Device& device, 
                            const model::Source& file, std::span<const WeightId> weights, bool gated)
     : weight_(shape_of(program, file, weights)),
       packed_format_(packed_format_of(device, program, weights, weight_)) {
-  const auto pieces = pieces_of(program, file, weights);
+  const auto data = data_of(program, file, weights);
+  WeightLoader::Pieces pieces;
+  for (const WeightData& one : data) pieces.push_back(one.blocks);
   if (!packed_format_) {
     stored_ = device.alloc<std::uint8_t>(staged_bytes(program, file, weights), "weights");
     loader.upload(pieces, stored_.all());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
+#include <cstring>
 #include <optional>
 #include <set>
 
@@ -365,14 +366,28 @@ const Architecture& architecture_named(std::string_view name) {
       "the model's architecture is one that is here", {}, cat(name, " is not; there are ", there), {}});
 }
 
+quant::Format format_of(const Weight& w, const model::Source& file) {
+  return quant::format_of_ggml_type(file.tensor(w.tensor).type->id, w.tensor);
+}
+
 WeightData data_of(const Weight& w, const model::Source& file, int64_t expert) {
   const model::GgufTensor& t = file.tensor(w.tensor);
-  const quant::Format f = quant::format_of_ggml_type(t.type->id, w.tensor);
-  const auto size = quant::bytes_of(f, std::uint64_t(w.rows * w.cols));
-  if (!t.parts.empty()) return {f, t.parts[std::size_t(expert)]};
-  const bool vector = t.shape.size() == 1;
-  const auto first = quant::bytes_of(f, std::uint64_t(vector ? w.first_row : w.first_row * w.cols));
-  return {f, t.data.subspan(first + std::uint64_t(expert) * size, size)};
+  const quant::Format f = format_of(w, file);
+  const auto size = [&](std::uint64_t elements) { return quant::bytes_of(f, elements); };
+  const std::uint64_t cols = t.shape[0], rows = t.shape.size() > 1 ? t.shape[1] : 1,
+                      kept = std::uint64_t(w.cols);
+  const auto whole = t.parts.empty()
+                         ? t.data.subspan(std::uint64_t(expert) * size(cols * rows), size(cols * rows))
+                         : t.parts[std::size_t(expert)];
+  if (rows == 1) return {f, whole.subspan(size(std::uint64_t(w.first_row + w.first_col)), size(kept))};
+  const auto part =
+      whole.subspan(std::uint64_t(w.first_row) * size(cols), std::uint64_t(w.rows) * size(cols));
+  if (kept == cols) return {f, part};
+  auto copy = std::make_shared<std::vector<std::byte>>(std::size_t(w.rows) * size(kept));
+  for (std::size_t r = 0; r < std::size_t(w.rows); ++r)
+    std::memcpy(copy->data() + r * size(kept),
+                part.data() + r * size(cols) + size(std::uint64_t(w.first_col)), size(kept));
+  return {f, *copy, copy};
 }
 
 Program build(const model::Source& file, const BuildOptions& options) { return Builder(file, options).run(); }

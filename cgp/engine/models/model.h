@@ -5,9 +5,11 @@
 // has twice the rows, its first half is the gate.
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cgp/engine/program/program.h"
 #include "cgp/model/source/source.h"
@@ -55,11 +57,13 @@ struct BuildOptions {
 Program build(const model::Source& file, const BuildOptions& options = {});
 
 /// The blocks of a weight in the mapped file: rows of cols values, of one expert where there are several. `file` is one of
-/// row_major().
+/// row_major(). A part of a tensor's columns is copied.
 struct WeightData {
   quant::Format format = quant::Format::f32;
   std::span<const std::byte> blocks;
+  std::shared_ptr<const std::vector<std::byte>> copy = {};
 };
+quant::Format format_of(const Weight& weight, const model::Source& file);
 WeightData data_of(const Weight& weight, const model::Source& file, std::int64_t expert = 0);
 
 }  // namespace cgp::engine

@@ -18,7 +18,7 @@ namespace {
 using text::cat;
 using Doubles = std::vector<double>;
 
-constexpr int kWidth = 64, kInner = 96, kHeads = 4, kExperts = 5, kUsed = 2;
+constexpr int kWidth = 64, kHeads = 4, kExperts = 5, kUsed = 2;
 
 struct Maker {
   explicit Maker(const TinyOptions& options) : o(options), random(7) {}
@@ -99,7 +99,7 @@ TinyModel tiny_model(const TinyOptions& o) {
   m.size("block_count", std::uint32_t(layers));
   m.size("context_length", std::uint32_t(kTinyContext));
   m.size("embedding_length", std::uint32_t(kWidth));
-  m.size("feed_forward_length", std::uint32_t(kInner));
+  m.size("feed_forward_length", std::uint32_t(o.inner));
   m.size("attention.head_count", std::uint32_t(kHeads));
   m.size("attention.head_count_kv", std::uint32_t(kv_heads));
   m.size(a == "gpt2" ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 1e-5f);
@@ -112,7 +112,7 @@ TinyModel tiny_model(const TinyOptions& o) {
   if (a == "gemma2") m.size("attn_logit_softcapping", 3.0f), m.size("final_logit_softcapping", 2.0f);
   if (moe) {
     m.size("expert_count", std::uint32_t(kExperts)), m.size("expert_used_count", std::uint32_t(kUsed));
-    m.size("expert_feed_forward_length", std::uint32_t(kInner / 3));
+    m.size("expert_feed_forward_length", std::uint32_t(o.inner / 3));
   }
   const int pairs = (a == "phi3" ? 12 : d) / 2;
   if (o.rope_scaling == "llama3") {
@@ -134,7 +134,7 @@ TinyModel tiny_model(const TinyOptions& o) {
         std::string(o.tool_template ? "{% for t in tools %}{{ t.function.name }}\n{% endfor %}" : "") +
             "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt "
             "%}assistant:{% endif %}");
-  m.tensor("token_embd.weight", kTinyVocabulary, kWidth, 0, is_gemma(a) ? 0.1 : 1);
+  m.tensor("token_embd.weight", o.words, kWidth, 0, is_gemma(a) ? 0.1 : 1);
   if (a == "gpt2") m.tensor("position_embd.weight", kTinyContext, kWidth, 0, 0.3);
   for (int i = 0; i < layers; ++i) {
     const auto in = [i](const char* name) { return cat("blk.", i, ".", name); };
@@ -157,21 +157,21 @@ TinyModel tiny_model(const TinyOptions& o) {
     if (is_gemma(a))
       m.vector(in("post_attention_norm.weight"), kWidth, 1), m.vector(in("post_ffw_norm.weight"), kWidth, 1);
     if (moe) {
-      const int inner = kInner / 3;
+      const int inner = o.inner / 3;
       m.tensor(in("ffn_gate_inp.weight"), kExperts, kWidth);
       m.tensor(in("ffn_gate_exps.weight"), inner, kWidth, 0, -1, kExperts),
           m.tensor(in("ffn_up_exps.weight"), inner, kWidth, 0, -1, kExperts);
       m.tensor(in("ffn_down_exps.weight"), kWidth, inner, 0, -1, kExperts);
       continue;
     }
-    if (a != "gpt2" && a != "phi3") m.tensor(in("ffn_gate.weight"), kInner, kWidth);
-    m.tensor(in("ffn_up.weight"), a == "phi3" ? 2 * kInner : kInner, kWidth);
-    m.tensor(in("ffn_down.weight"), kWidth, kInner);
-    if (a == "gpt2") m.vector(in("ffn_up.bias"), kInner, 0), m.vector(in("ffn_down.bias"), kWidth, 0);
+    if (a != "gpt2" && a != "phi3") m.tensor(in("ffn_gate.weight"), o.inner, kWidth);
+    m.tensor(in("ffn_up.weight"), a == "phi3" ? 2 * o.inner : o.inner, kWidth);
+    m.tensor(in("ffn_down.weight"), kWidth, o.inner);
+    if (a == "gpt2") m.vector(in("ffn_up.bias"), o.inner, 0), m.vector(in("ffn_down.bias"), kWidth, 0);
   }
   m.vector("output_norm.weight", kWidth, 1);
   if (a == "gpt2") m.vector("output_norm.bias", kWidth, 0);
-  if (a == "phi3" || a == "qwen2") m.tensor("output.weight", kTinyVocabulary, kWidth);
+  if (a == "phi3" || a == "qwen2") m.tensor("output.weight", o.words, kWidth);
   if (!o.with.empty()) m.vector(o.with, 1, 0);
   TinyModel out{m.out.bytes(), nullptr};
   // The file reads the bytes where they lie: they live as long as it does.
@@ -270,6 +270,7 @@ struct Oracle {
     const std::size_t layers = size("block_count"), inner = size("feed_forward_length"), n = tokens.size();
     const auto d = std::size_t(number("attention.key_length", double(width / heads)));
     const Doubles table = values("token_embd.weight"), positions = values("position_embd.weight");
+    const std::size_t words = table.size() / width;
     std::vector<Doubles> x(n, Doubles(width));
     for (std::size_t t = 0; t < n; ++t)
       for (std::size_t i = 0; i < width; ++i) {
@@ -325,7 +326,7 @@ struct Oracle {
     const double cap = number("final_logit_softcapping", 0);
     for (const Doubles& row : x) {
       out.push_back(times(f.find_tensor("output.weight") ? "output.weight" : "token_embd.weight",
-                          norm(row, "output_norm"), 0, kTinyVocabulary));
+                          norm(row, "output_norm"), 0, words));
       for (double& l : out.back()) l = cap > 0 ? cap * std::tanh(l / cap) : l;
     }
     return out;

@@ -30,6 +30,8 @@ struct TinyOptions {
   std::string without = {};       ///< a tensor or key that is left out
   std::string with = {};          ///< a tensor more, of one value
   std::string misshaped = {};     ///< a tensor with another shape
+  int inner = 96;                 ///< of feed-forward layers; of an expert a third
+  int words = kTinyVocabulary;    ///< of the language model's head; prompts use those of kTinyVocabulary
 };
 TinyModel tiny_model(const TinyOptions& options);
 

@@ -26,7 +26,7 @@ class Checker {
 
   std::string run() {
     for (const Weight& w : p_.weights)
-      if (w.rows < 1 || w.cols < 1 || w.experts < 1 || w.first_row < 0)
+      if (w.rows < 1 || w.cols < 1 || w.experts < 1 || w.first_row < 0 || w.first_col < 0)
         return cat("weight ", w.tensor, " has an extent below 1");
     for (std::size_t i = 0; i < p_.steps.size() && why_.empty(); ++i) {
       std::visit(*this, p_.steps[i].operation);
@@ -113,6 +113,7 @@ class Checker {
       refuse("tokens are selected to outputs");
     write(o.out);
   }
+  void operator()(const AllReduce& o) { read(o.value); }
 
  private:
   void refuse(std::string why) {
@@ -168,6 +169,7 @@ std::string_view name(Role role) {
                                               "experts",
                                               "residual",
                                               "lm_head",
+                                              "all_reduce",
                                               "other"};
   return names[int(role)];
 }
@@ -221,7 +223,8 @@ std::string text_of(const Program& p) {
             [&](const Scale& o) {
               return cat(value(o.value), " = scale ", o.factor, " softcap ", o.softcap, "\n");
             },
-            [&](const SelectRows& o) { return cat(value(o.out), " = select_rows ", value(o.in), "\n"); }},
+            [&](const SelectRows& o) { return cat(value(o.out), " = select_rows ", value(o.in), "\n"); },
+            [&](const AllReduce& o) { return cat(value(o.value), " = all_reduce\n"); }},
         s.operation);
   return out;
 }

@@ -41,6 +41,7 @@ struct Weight {
       0;  ///< where a file has several in one tensor (attn_qkv of phi3); of a vector, its first element
   std::int64_t rows = 0, cols = 0;  ///< a vector has one row
   std::int64_t experts = 1;         ///< matrices [rows, cols] one after the other
+  std::int64_t first_col = 0;       ///< of the tensor's rows, where ranks share them
 };
 
 enum class Activation : std::uint8_t { silu, gelu, gelu_tanh };  ///< as cgp/cpu/ops/ops.h defines them
@@ -129,8 +130,13 @@ struct SelectRows {
   ValueId in = kNone, out = kNone;
 };
 
-using Operation =
-    std::variant<Embedding, RmsNorm, LayerNorm, Linear, Rope, Attention, Experts, Add, Scale, SelectRows>;
+/// In place: the sum of the value over the ranks that share the model (tensor_parallel/), on all of them.
+struct AllReduce {
+  ValueId value = kNone;
+};
+
+using Operation = std::variant<Embedding, RmsNorm, LayerNorm, Linear, Rope, Attention, Experts, Add, Scale,
+                               SelectRows, AllReduce>;
 
 /// What an operation is for; profiles sum by it.
 enum class Role : std::uint8_t {
@@ -145,6 +151,7 @@ enum class Role : std::uint8_t {
   experts,
   residual,
   lm_head,
+  all_reduce,
   other
 };
 inline constexpr int kRoles = int(Role::other) + 1;

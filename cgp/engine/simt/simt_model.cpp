@@ -67,6 +67,7 @@ void SimtModel::require_supported(const Program& p, const BackendOptions& o) {
   if (const auto why = kernels::reject(cache_shape(p, o)); !why.empty()) lacks(why);
   for (const Step& s : p.steps) {
     if (std::holds_alternative<Experts>(s.operation)) lacks("the model is a mixture of experts");
+    if (std::holds_alternative<AllReduce>(s.operation)) lacks("the model is shared by several GPUs");
     if (const auto* a = std::get_if<Attention>(&s.operation); a && a->head_dim > 256)
       lacks(cat("heads of ", a->head_dim, " elements; 256 are possible"));
   }

@@ -14,7 +14,7 @@ engine::LLM load_model(const Context& context, const ModelOptions& o) {
   l.sequences = o.sequences, l.cache_tokens = o.cache_tokens, l.prompt_rows = o.prompt_rows;
   l.embeddings = o.embeddings;
   l.draft = o.draft, l.draft_tokens = o.draft_tokens;
-  l.device = o.device, l.batch_invariant = o.batch_invariant;
+  l.device = o.device, l.tensor_parallel = o.tensor_parallel, l.batch_invariant = o.batch_invariant;
   using engine::ActivationType, engine::CacheType;
   l.activations = o.activations == "f32"     ? ActivationType::f32
                   : o.activations == "int16" ? ActivationType::int16

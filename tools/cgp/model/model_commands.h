@@ -24,7 +24,7 @@ struct ModelOptions {
   std::string model;  ///< FILE.gguf
   long context = 0, chunk = 512, lookup = 0, sequences = 1, cache_tokens = 0, prompt_rows = 0;
   bool embeddings = false;
-  int threads = 0;
+  int threads = 0, tensor_parallel = 1;
   bool batch_invariant = false;
   std::string device = "cpu", activations = "auto", cache = "f16", draft;
   long draft_tokens = 4;
