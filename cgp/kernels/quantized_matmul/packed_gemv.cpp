@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "cgp/base/text.h"
@@ -30,7 +32,7 @@ using Floats = std::vector<Val<f32>>;
 constexpr std::uint64_t kMostRows = 4;
 constexpr std::uint32_t kTwo23 = 0x4b000000;  // 2^23 as bits
 constexpr int kGroups = 8;                    // of 32 columns in a tile
-constexpr int kTileFloats = 256, kTileTotals = 4 * kGroups;
+constexpr int kTileTotals = 4 * kGroups;
 
 std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
@@ -63,37 +65,60 @@ Val<f32> half_of(const Val<b32>& w, int which) {
 /// A tile of 16 rows and 256 columns: what a lane needs of it, all loaded at once.
 class Tile {
  public:
-  Tile(const WeightLayout& l, const In<b8>& at, const Val<u32>& lane,
-       const std::optional<Ptr<shared, f32>>& table)
-      : l_(l), table_(table) {
+  static Words load(const WeightLayout& l, const In<b8>& at, const Val<u32>& lane) {
+    Words out;
     const int low = l.bits == 8 ? 2 : 1, step_bytes = 128 * l.step_words();
     const auto wide = at.at(lane * 16u).as<const b32>(), narrow = at.at(lane * 4u).as<const b32>();
-    const auto four = [](const In<b32>& from, int byte, Words& to) {
-      for (const auto& v : from.at(byte / 4).template ld<4>(0)) to.push_back(v);
+    const auto four = [&](const In<b32>& from, int byte) {
+      for (const auto& v : from.at(byte / 4).template ld<4>(0)) out.push_back(v);
     };
-    for (int step = 0; step < 4; ++step) {
-      for (int i = 0; i < low; ++i) four(wide, step * step_bytes + 512 * i, codes_);
+    const auto two = [&](const In<b32>& from, int byte) {
+      for (const auto& v : from.at(byte / 4).template ld<2>(0)) out.push_back(v);
+    };
+    for (int step = 0; step < 4; ++step)
+      for (int i = 0; i < low; ++i) four(wide, step * step_bytes + 512 * i);
+    for (int step = 0; step < 4; ++step)
       for (int b = 0; b < l.high_bits(); ++b)
-        high_.push_back(narrow.ld((step * step_bytes + 512 * low + 128 * b) / 4));
-    }
+        out.push_back(narrow.ld((step * step_bytes + 512 * low + 128 * b) / 4));
     const auto row = lane / 4u;
     int scales = 4 * step_bytes;
     if (l.super_scale) {
-      const auto d = at.at(row * (l.has_min ? 8u : 4u)).as<const b32>().at(scales / 4);
-      for (int h = 0; h < (l.has_min ? 2 : 1); ++h) d_.push_back(d.ld(h));
+      const auto d = at.at(row * (l.has_min ? 8u : 4u)).as<const b32>();
+      if (l.has_min)
+        two(d, scales);
+      else
+        out.push_back(d.ld(scales / 4));
       scales += l.has_min ? 64 : 32;
     }
-    const int words = loaded_words(), loads = 256 / l.loaded_columns();
+    const int words = loaded_words(l), loads = 256 / l.loaded_columns();
     const auto of_row = at.at(row * std::uint32_t(4 * words)).as<const b32>();
     for (int i = 0; i < loads; ++i)
-      for (int w = 0; w < words; w += 4)
-        if (words - w >= 4)
-          four(of_row, scales + i * 128, scales_);
-        else
-          for (const auto& v : of_row.at((scales + i * 128) / 4).ld<2>(0)) scales_.push_back(v);
-    if (!l.has_zeros) return;
+      if (words == 4)
+        four(of_row, scales + i * 128);
+      else
+        two(of_row, scales + i * 128);
+    if (!l.has_zeros) return out;
     const auto zeros = at.at(row * std::uint32_t(2 * l.groups())).as<const b32>();
-    for (int i = 0; i < l.groups() / 2; ++i) zeros_.push_back(zeros.ld((scales + 32 * l.groups()) / 4 + i));
+    for (int i = 0; i < l.groups() / 2; ++i) out.push_back(zeros.ld((scales + 32 * l.groups()) / 4 + i));
+    return out;
+  }
+
+  Tile(const WeightLayout& l, const Words& words, const std::optional<Ptr<shared, f32>>& table)
+      : l_(l), table_(table) {
+    auto next = words.begin();
+    const auto take = [&](int n) {
+      const Words some(next, next + n);
+      next += n;
+      return some;
+    };
+    // Values are not assigned to, so lists are not either: each is filled once.
+    for (const auto& [to, n] :
+         std::initializer_list<std::pair<Words*, int>>{{&codes_, l.bits == 8 ? 32 : 16},
+                                                       {&high_, 4 * l.high_bits()},
+                                                       {&d_, l.super_scale ? l.has_min ? 2 : 1 : 0},
+                                                       {&scales_, 256 / l.loaded_columns() * loaded_words(l)},
+                                                       {&zeros_, l.has_zeros ? l.groups() / 2 : 0}})
+      for (const auto& v : take(n)) to->push_back(v);
   }
 
   /// Codes of 32 columns `group` in row g + 8 h, less the zero point of the format, times 2^shift_of(): those of the first columns of
@@ -136,8 +161,8 @@ class Tile {
   Val<f32> dmin(int h) const { return half_of(d_[std::size_t(h)], 1); }
 
  private:
-  int loaded_words() const {
-    return l_.super_scale || l_.wide_scales() ? 4 : std::max(2, l_.loaded_columns() / l_.group);
+  static int loaded_words(const WeightLayout& l) {
+    return l.super_scale || l.wide_scales() ? 4 : std::max(2, l.loaded_columns() / l.group);
   }
   int scale_number(int group, int half) const { return (32 * group + 16 * half) / l_.group; }
 
@@ -163,11 +188,11 @@ class Tile {
 void packed_gemv_kernel(Kernel& k, PackedGemvConfig c, PackedGemvParams<DeviceArg> p) {
   const auto& l = layout(c.format);
   const bool totals = l.has_min || l.has_zeros;
-  const int teams = c.warps / c.share, columns = c.share * kTileFloats, units = c.share * kTileTotals;
+  const int teams = c.warps / c.share, units = c.placed_units();
   k.block(32 * c.warps);
   Warp warp = k.warp();
   const auto lane = k.laneid(), thread = k.tid(), index = k.warp_index();
-  const auto xs = k.shared<f32>(c.rows * columns, 16);
+  const auto xs = k.shared<f32>(c.rows * units * 8, 16);
   const auto x_totals = k.shared<f32>(totals ? c.rows * units : 1);
   const auto partial = k.shared<f32>(c.warps * 16 * c.rows);
   std::optional<Ptr<shared, f32>> table;
@@ -186,38 +211,65 @@ void packed_gemv_kernel(Kernel& k, PackedGemvConfig c, PackedGemvParams<DeviceAr
   const auto first_tile = to<u64>(y_tile) * to<u64>(p.k_tiles);
   const auto column = lane % 4u;
 
-  // A thread places the columns of one lane and group: 2 c and 2 c + 1 of each 8 of 32.
-  const auto place = [&](const Val<u32>& tiles_before) {
-    const auto group = thread / 4u, of_lane = thread % 4u;
-    const auto from = tiles_before * 256u + group * 32u + of_lane * 2u;
-    const Val<pred> there = tiles_before * 256u + group * 32u < p.k;
-    for (int r = 0; r < c.rows; ++r) {
-      const auto row = p.x.at((p.x_pitch * std::uint64_t(r) + to<u64>(from)) * std::uint64_t(bytes(c.type)));
-      std::vector<Floats> halves(2);
-      for (int pair = 0; pair < 4; ++pair) {
-        const auto two = row::floats({c.type, 2}, row::load({c.type, 2}, row, 4 * pair, there));
-        for (std::size_t i = 0; i < 2; ++i) halves[i].push_back(two[i]);
-      }
-      if (totals) {
-        Floats sum;
-        for (const auto& half : halves)
-          for (const auto& v : half) sum.push_back(sum.empty() ? v : sum.back() + v);
-        x_totals.st(thread + std::uint32_t(r * units), sum.back());
-      }
-      for (std::uint32_t i = 0; i < 2; ++i) {
-        Floats v;
+  // A unit is what one lane needs of 32 columns: 2 c and 2 c + 1 of each 8. A thread loads those of all its units before it places any.
+  // Loads are not conditional, which shaders would branch for: columns that are not there are others, times 0.
+  struct Unit {
+    Val<u32> number;
+    int row;  ///< of x
+    Val<pred> there;
+    std::vector<row::Access> pairs;
+  };
+  const int threads = 32 * c.warps, units_each = units / threads, at_once = std::max(1, 4 / c.rows);
+  const auto load_units = [&](const Val<u32>& tiles_before, int from, int to) {
+    std::vector<Unit> out;
+    for (int u = from; u < to; ++u) {
+      const auto number = thread + std::uint32_t(u * threads);
+      const auto group = tiles_before * 256u + number / 4u * 32u;
+      const Val<pred> there = group < p.k;
+      const auto column_of_x = select(there, group, Val<u32>(0u)) + number % 4u * 2u;
+      for (int r = 0; r < c.rows; ++r) {
+        const auto row =
+            p.x.at((p.x_pitch * std::uint64_t(r) + dsl::to<u64>(column_of_x)) * std::uint64_t(bytes(c.type)))
+                .as<const b32>();
+        std::vector<row::Access> pairs;
         for (int pair = 0; pair < 4; ++pair) {
-          const auto& one = halves[i][std::size_t(pair)];
-          const int shift = shift_of(l, pair);
-          v.push_back(shift ? one * power(-shift) : one);
+          if (c.type != DType::f32) {
+            pairs.push_back({row.ld(4 * pair)});
+            continue;
+          }
+          const auto two = row.ld<2>(4 * pair);
+          pairs.push_back({two[0], two[1]});
         }
-        xs.at(std::uint32_t(r * columns) + group * 32u + of_lane * 4u + 16u * i)
-            .st<4>(0, RegGroup<f32, 4>(v[0], v[1], v[2], v[3]));
+        out.push_back({number, r, there, pairs});
       }
+    }
+    return out;
+  };
+  const auto place = [&](const Unit& unit) {
+    std::vector<Floats> halves(2);
+    for (int pair = 0; pair < 4; ++pair) {
+      const auto two = row::floats({c.type, 2}, unit.pairs[std::size_t(pair)]);
+      for (std::size_t i = 0; i < 2; ++i) halves[i].push_back(select(unit.there, two[i], Val<f32>(0.f)));
+    }
+    if (totals) {
+      Floats sum;
+      for (const auto& half : halves)
+        for (const auto& v : half) sum.push_back(sum.empty() ? v : sum.back() + v);
+      x_totals.st(unit.number + std::uint32_t(units * unit.row), sum.back());
+    }
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      Floats v;
+      for (int pair = 0; pair < 4; ++pair) {
+        const auto& one = halves[i][std::size_t(pair)];
+        const int shift = shift_of(l, pair);
+        v.push_back(shift ? one * power(-shift) : one);
+      }
+      xs.at(unit.number / 4u * 32u + unit.number % 4u * 4u + (std::uint32_t(8 * units * unit.row) + 16u * i))
+          .st<4>(0, RegGroup<f32, 4>(v[0], v[1], v[2], v[3]));
     }
   };
   // The sums of one tile, rows g of all rows of x, then rows g + 8.
-  const auto multiply = [&](const Tile& tile) {
+  const auto multiply = [&](const Tile& tile, const Val<u32>& of_chunk) {
     std::vector<Floats> sum(std::size_t(2 * c.rows)), minima(std::size_t(2 * c.rows));
     const auto add = [](Floats& to, const Val<f32>& a, const Val<f32>& b) {
       to.push_back(to.empty() ? a * b : fma(a, b, to.back()));
@@ -226,13 +278,14 @@ void packed_gemv_kernel(Kernel& k, PackedGemvConfig c, PackedGemvParams<DeviceAr
       std::vector<Floats> x;
       Floats x_sum;
       for (int r = 0; r < c.rows; ++r) {
-        const auto at = xs.at(part * 256u + column * 4u).at(r * columns + 32 * group);
+        const auto at = xs.at(of_chunk * 256u + column * 4u).at(r * units * 8 + 32 * group);
         Floats eight;
         for (int i = 0; i < 2; ++i)
           for (const auto& v : at.at(16 * i).ld<4>(0)) eight.push_back(v);
         x.push_back(eight);
         if (totals)
-          x_sum.push_back(x_totals.at(part * std::uint32_t(kTileTotals) + column).ld(r * units + 4 * group));
+          x_sum.push_back(
+              x_totals.at(of_chunk * std::uint32_t(kTileTotals) + column).ld(r * units + 4 * group));
       }
       for (int h = 0; h < 2; ++h) {
         const auto codes = tile.codes(group, h);
@@ -264,24 +317,43 @@ void packed_gemv_kernel(Kernel& k, PackedGemvConfig c, PackedGemvParams<DeviceAr
     return out;
   };
 
+  const auto load = [&](const Val<u32>& tile) {
+    const auto at = first_tile + to<u64>(select(tile < p.k_tiles, tile, p.k_tiles - 1u));
+    return Tile::load(l, p.w.at(at * std::uint64_t(l.tile_bytes())), lane);
+  };
+  const auto added = [](const Floats& a, const Floats& b) {
+    Floats out;
+    for (std::size_t i = 0; i < a.size(); ++i) out.push_back(a[i] + b[i]);
+    return out;
+  };
+  const std::uint32_t chunk = std::uint32_t(c.chunk), step = std::uint32_t(c.share);
+  const auto place_all = [&](const Val<u32>& first) {
+    for (int from = 0; from < units_each; from += at_once) {
+      const auto some = load_units(first, from, std::min(from + at_once, units_each));
+      if (!from) k.sync();  // what the turn before placed has been read
+      for (const auto& unit : some) place(unit);
+    }
+    k.sync();
+  };
   const auto total =
-      k.loop(range(Val<u32>(0u), p.k_tiles, Val<u32>(std::uint32_t(c.share))),
-             Floats(std::size_t(2 * c.rows), Val<f32>(0.f)), [&](Val<u32> first, Floats so_far) {
-               const auto own_tile = first + part;
-               const Val<pred> there = own_tile < p.k_tiles;
-               const auto at = first_tile + to<u64>(select(there, own_tile, p.k_tiles - 1u));
-               const Tile tile(l, p.w.at(at * std::uint64_t(l.tile_bytes())), lane, table);
-               k.sync();  // what the turn before placed has been read
-               if (units < 32 * c.warps)
-                 k.if_(thread < std::uint32_t(units), [&] { place(first); });
-               else
-                 place(first);
-               k.sync();
-               const auto more = multiply(tile);
-               Floats out;
-               for (std::size_t i = 0; i < more.size(); ++i)
-                 out.push_back(so_far[i] + select(there, more[i], Val<f32>(0.f)));
-               return out;
+      k.loop(range(Val<u32>(0u), p.k_tiles, Val<u32>(chunk)), Floats(std::size_t(2 * c.rows), Val<f32>(0.f)),
+             [&](Val<u32> first, Floats so_far) {
+               const auto rest = p.k_tiles - first, tiles = select(rest < chunk, rest, Val<u32>(chunk));
+               const auto all = range(part, tiles, Val<u32>(step));
+               if (!c.ahead) {
+                 place_all(first);
+                 return k.loop(all, so_far, [&](Val<u32> i, Floats acc) {
+                   return added(acc, multiply(Tile(l, load(first + i), table), i));
+                 });
+               }
+               const auto words = load(first + part);
+               place_all(first);
+               return std::get<0>(
+                   k.loop(all, std::tuple(so_far, words), [&](Val<u32> i, std::tuple<Floats, Words> now) {
+                     const auto next = load(first + i + step);
+                     const auto more = multiply(Tile(l, std::get<1>(now), table), i);
+                     return std::tuple(added(std::get<0>(now), more), next);
+                   }));
              });
 
   for (int h = 0; h < 2; ++h)
@@ -317,8 +389,7 @@ void packed_gemv_kernel(Kernel& k, PackedGemvConfig c, PackedGemvParams<DeviceAr
 
 int PackedGemvConfig::shared_bytes() const {
   const auto& l = layout(format);
-  return 4 * (rows * share * (kTileFloats + (l.has_min || l.has_zeros ? kTileTotals : 0)) +
-              16 * warps * rows + 32);
+  return 4 * (rows * placed_units() * (8 + (l.has_min || l.has_zeros ? 1 : 0)) + 16 * warps * rows + 32);
 }
 
 std::string reject_packed_gemv(const QuantizedMatmul& p, const runtime::DeviceInfo& d) {
@@ -342,10 +413,14 @@ std::string reject_packed_gemv(const QuantizedMatmul& p, const runtime::DeviceIn
 
 PackedGemvConfig packed_gemv_config(const QuantizedMatmul& p, const runtime::DeviceInfo& d) {
   PackedGemvConfig c{*packed_format(p.weight), p.x.dtype, p.y.dtype, int(p.m)};
-  const auto tiles = ceil_div(p.weight.cols, 256);
-  while (c.share > 1 && (std::uint64_t(c.share) >= 2 * tiles ||
-                         (d.smem_per_block && std::uint32_t(c.shared_bytes()) > d.smem_per_block)))
-    c.share /= 2;
+  const int tiles = int(ceil_div(p.weight.cols, 256));
+  const int room = std::min(40 << 10, d.smem_per_block ? int(d.smem_per_block) : 40 << 10);
+  while (c.share > 1 && c.share >= 2 * tiles) c.share /= 2;
+  for (int chunks = 1;; ++chunks) {
+    c.chunk = ((tiles + chunks - 1) / chunks + c.share - 1) / c.share * c.share;
+    if (c.shared_bytes() <= room || c.chunk == c.share) break;
+  }
+  while (c.share > 1 && c.shared_bytes() > room) c.chunk = c.share /= 2;
   return c;
 }
 

@@ -42,7 +42,7 @@ std::vector<runtime::KernelImage> ships(std::string_view arch) {
     all.push_back(quantized_gemv_variant({f, DType::f16, DType::f16, 1, align, true, true}));
   }
   for (const auto f : {WeightFormat::q4_k, WeightFormat::q8_0, WeightFormat::nf4})
-    all.push_back(packed_gemv_variant({f, DType::f16, DType::f16, 1}));
+    all.push_back(packed_gemv_variant({f, DType::f16, DType::f16}));
   if (arch == "sm_90a")
     for (const auto f : kWeightFormats) {
       all.push_back(weight_only_variant(weight_only_config({f, DType::bf16, 1, 4096, 4096}, 132)));
