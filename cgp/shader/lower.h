@@ -102,6 +102,7 @@ class Lowering {
   Value compared(const ptx::Inst& i, ptx::Mod type, Value x, Value y);
   Value small(Value v, ptx::Mod type, bool sign);
   Value shifted(Binary op, Value v, Value amount, int bits);
+  Value permuted(const Value (&from)[2], const std::optional<std::uint32_t> (&known)[2], std::uint32_t which);
   Value flushed(Value v);
   Value saturated(Value v);
   Value divided(const ptx::Inst& i, Binary op, Value x, Value y);

@@ -73,6 +73,42 @@ Value Lowering::shifted(Binary op, Value v, Value amount, int bits) {
                    zero);
 }
 
+/// Bytes of x and y (constants, where those are known) by a selector that is known: bytes that move together are one term.
+Value Lowering::permuted(const Value (&from)[2], const std::optional<std::uint32_t> (&known)[2],
+                         std::uint32_t which) {
+  std::uint32_t fixed = 0;
+  std::vector<Value> terms;
+  for (std::uint32_t source = 0; source < 2; ++source) {
+    const Value x = known[source] ? from[source] : b_.keep(from[source]);
+    std::uint32_t masks[7] = {};  // by how many bytes to the right, less 3
+    for (std::uint32_t k = 0; k < 4; ++k) {
+      const std::uint32_t n = which >> (4 * k) & 15, byte = n & 3, all = 0xffu << (8 * k);
+      if ((n >> 2 & 1) != source) continue;
+      if (known[source]) {
+        const std::uint32_t v = *known[source] >> (8 * byte) & 0xff;
+        fixed |= n & 8 ? v & 0x80 ? all : 0 : v << (8 * k);
+      } else if (n & 8) {
+        terms.push_back(
+            bin(Binary::mul, bin(Binary::and_, bin(Binary::shr, x, u(8 * byte + 7)), u(1)), u(all)));
+      } else {
+        masks[byte + 3 - k] |= all;
+      }
+    }
+    for (std::uint32_t i = 0; i < 7; ++i) {
+      if (!masks[i]) continue;
+      const Value moved = i > 3   ? bin(Binary::shr, x, u(8 * (i - 3)))
+                          : i < 3 ? bin(Binary::shl, x, u(8 * (3 - i)))
+                                  : x;
+      const std::uint32_t there = i > 3 ? ~0u >> (8 * (i - 3)) : ~0u << (8 * (3 - i));
+      terms.push_back(masks[i] == there ? moved : bin(Binary::and_, moved, u(masks[i])));
+    }
+  }
+  if (fixed || terms.empty()) terms.push_back(u(fixed));
+  Value all = terms[0];
+  for (std::size_t i = 1; i < terms.size(); ++i) all = bin(Binary::or_, all, terms[i]);
+  return all;
+}
+
 /// A divisor that is known to be 0 gives all ones: PTX leaves it open, and shader compilers refuse it.
 Value Lowering::divided(const Inst& i, Binary op, Value x, Value y) {
   const Operand& d = i.operands[2];
@@ -585,6 +621,10 @@ bool Lowering::bits(const Inst& i) {
     }
     case Op::prmt: {
       if (i.mods.size() != 1) no("a shader has the general prmt only");
+      if (const auto which = constant(o[3])) {
+        write(o[0], permuted({word(1), word(2)}, {constant(o[1]), constant(o[2])}, *which));
+        return true;
+      }
       const Value x = word(1), y = word(2), which = word(3);
       Value sum = u(0);
       for (std::uint32_t k = 0; k < 4; ++k) {

@@ -8,6 +8,7 @@
 #include "cgp/base/text.h"
 #include "cgp/kernels/gemm/api/gemm.h"
 #include "cgp/kernels/quantized_matmul/gather_columns.h"
+#include "cgp/kernels/quantized_matmul/packed_gemv.h"
 #include "cgp/kernels/quantized_matmul/quantized_gemv.h"
 #include "cgp/kernels/weight_only/weight_only_pack.h"
 #include "cgp/kernels/weight_only/weight_only_tensors.h"
@@ -84,6 +85,10 @@ QuantizedMatmulPlan plan_of(const QuantizedMatmul& p, const runtime::DeviceInfo&
     if (const auto w = weight_only_problem(p); w.gather && (w.m > 16 || !reject(w).empty()))
       plan.wgmma = plan.gather = true, plan.workspace = ceil_div(w.m * w.k * 2, 256) * 256;
     plan.why = plan.wgmma ? "packed weights on sm_90, wgmma" : "few rows of packed weights on sm_90";
+    return plan;
+  }
+  if (reject_packed_gemv(p, d).empty()) {
+    plan.packed_gemv = true, plan.why = text::cat("few rows of packed weights: ", plan.why);
     return plan;
   }
   if (reject_gemv(p, d).empty()) {
@@ -218,6 +223,7 @@ void quantized_matmul(runtime::Stream& s, const QuantizedMatmul& given) {
     return weight_wgmma_gemm(s, gathered(w, p));
   }
   if (plan.wgmma) return weight_wgmma_gemm(s, weight_only_problem(p));
+  if (plan.packed_gemv) return packed_gemv(s, p);
   if (plan.gemv) return quantized_gemv(s, p);
   if (plan.weight_only) return weight_only_gemm(s, weight_only_problem(p));
   const auto x_size = std::uint64_t(bytes(p.x.dtype)), y_size = std::uint64_t(bytes(p.y.dtype));

@@ -4,7 +4,7 @@
 //   y [m, n] = x [m, k] w'     w [n, k]
 //   y [m, k] = x [m, n] w      with `transposed`: the gradient of the input of a layer whose weight is frozen
 // The fastest way there is: weight_only on sm_90 where packed weights are given (up to 16 rows on mma, more on wgmma); up to 4 rows
-// quantized_gemv on every other GPU, where it has the format; else slabs of the weight
+// packed_gemv (packed weights) or quantized_gemv on every other GPU, where they have the format; else slabs of the weight
 // (of its rows; transposed: of its columns) are dequantised to x's type in a workspace and multiplied by gemm. An element
 // of y is one sum over the whole depth either way.
 #include "cgp/kernels/dequantize/dequantize.h"
@@ -27,6 +27,7 @@ struct QuantizedMatmul {
 };
 struct QuantizedMatmulPlan {
   bool weight_only = false;     ///< packed weights are multiplied as they are
+  bool packed_gemv = false;     ///< packed_gemv(): packed weights without tensor cores
   bool gemv = false;            ///< quantized_gemv(): decoded in registers
   bool wgmma = false;           ///< ... by weight_wgmma_gemm(), which rounds each to x's type
   bool gather = false;          ///< ... after columns of x were gathered in the workspace (act-order)

@@ -7,6 +7,7 @@
 #include "cgp/kernels/catalog/tensor_case.h"
 #include "cgp/kernels/dequantize/dequantize_ref.h"
 #include "cgp/kernels/quantized_matmul/gather_columns.h"
+#include "cgp/kernels/quantized_matmul/packed_gemv.h"
 #include "cgp/kernels/quantized_matmul/quantized_gemv.h"
 #include "cgp/kernels/quantized_matmul/quantized_matmul_ref.h"
 
@@ -40,6 +41,8 @@ std::vector<runtime::KernelImage> ships(std::string_view arch) {
     all.push_back(quantized_gemv_variant({f, DType::f16, DType::f16, 1, align, true}));
     all.push_back(quantized_gemv_variant({f, DType::f16, DType::f16, 1, align, true, true}));
   }
+  for (const auto f : {WeightFormat::q4_k, WeightFormat::q8_0, WeightFormat::nf4})
+    all.push_back(packed_gemv_variant({f, DType::f16, DType::f16}));
   if (arch == "sm_90a")
     for (const auto f : kWeightFormats) {
       all.push_back(weight_only_variant(weight_only_config({f, DType::bf16, 1, 4096, 4096}, 132)));
@@ -90,6 +93,8 @@ std::unique_ptr<Case> prepare(const runtime::Device& device, const Options& o,
                                              : weight_only_variant(weight_only_config(q, sms))};
     if (plan.gather) variants.push_back(gather_columns_variant());
     c->runs(std::move(variants), plan.why);
+  } else if (plan.packed_gemv) {
+    c->runs({packed_gemv_variant(packed_gemv_config(p, device.info()))}, plan.why);
   } else if (plan.gemv) {
     c->runs({quantized_gemv_variant(quantized_gemv_config(p, device.info()))}, plan.why);
   } else {

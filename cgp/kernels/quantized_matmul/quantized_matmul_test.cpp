@@ -20,7 +20,8 @@ using ::testing::HasSubstr;
 namespace {
 
 void run(const char* format, const char* type, const char* m, const char* n, const char* k,
-         std::string_view arch = "sm_90a", const char* transposed = "0", const char* group = "32") {
+         std::string_view arch = "sm_90a", const char* transposed = "0", const char* group = "32",
+         const char* packed = "1") {
   expect_right(quantized_matmul_entry(),
                {{"format", format},
                 {"dtype", type},
@@ -28,8 +29,13 @@ void run(const char* format, const char* type, const char* m, const char* n, con
                 {"n", n},
                 {"k", k},
                 {"group", group},
-                {"transposed", transposed}},
+                {"transposed", transposed},
+                {"packed", packed}},
                arch);
+}
+void run_unpacked(const char* format, const char* type, const char* m, const char* n, const char* k,
+                  std::string_view arch, const char* group = "32") {
+  run(format, type, m, n, k, arch, "0", group, "0");
 }
 template <class F>
 std::string message(const F& f) {
@@ -81,11 +87,13 @@ TEST(quantized_matmul, the_gradient_of_the_input) {
 // than blocks have warps.
 TEST(quantized_matmul, one_to_four_rows_are_decoded_in_registers) {
   for (auto format : {"q4_0", "q8_0", "q5_1"})
-    run(format, "f16", "2", "9", "96", "sm_75"), run(format, "f32", "1", "17", "320", "sm_80");
-  run("nf4", "f16", "2", "9", "128", "sm_75"), run("mxfp4", "f32", "2", "9", "96", "sm_75"),
-      run("q4_k", "f16", "1", "3", "768", "sm_75"), run("q6_k", "bf16", "4", "3", "256", "sm_80");
-  run("bnb_nf4", "f16", "1", "9", "72", "sm_75", "0", "64"),
-      run("bnb_nf4", "f32", "3", "2", "64", "sm_86", "0", "8");
+    run_unpacked(format, "f16", "2", "9", "96", "sm_75"),
+        run_unpacked(format, "f32", "1", "17", "320", "sm_80");
+  run_unpacked("nf4", "f16", "2", "9", "128", "sm_75"), run_unpacked("mxfp4", "f32", "2", "9", "96", "sm_75"),
+      run_unpacked("q4_k", "f16", "1", "3", "768", "sm_75"),
+      run_unpacked("q6_k", "bf16", "4", "3", "256", "sm_80");
+  run_unpacked("bnb_nf4", "f16", "1", "9", "72", "sm_75", "64"),
+      run_unpacked("bnb_nf4", "f32", "3", "2", "64", "sm_86", "8");
   QuantizedMatmul p;
   p.weight.format = QuantizedFormat::q4_k, p.weight.rows = p.weight.cols = 4096;
   p.x = p.y = View::stand_in(DType::f16), p.m = 4;
@@ -96,6 +104,28 @@ TEST(quantized_matmul, one_to_four_rows_are_decoded_in_registers) {
   EXPECT_FALSE(quantized_matmul_plan(p, info).gemv);
   p.m = 4, p.x = p.y = View::stand_in(DType::bf16);
   EXPECT_FALSE(quantized_matmul_plan(p, info).gemv);  // no rounding to bf16 before sm_80
+}
+// Packed weights without tensor cores: rows of the weight that end within a tile and within a block's tiles, columns that end within
+// a tile, blocks whose warps have no tile of columns, every format.
+TEST(quantized_matmul, one_to_four_rows_of_packed_weights_need_no_tensor_cores) {
+  run("q4_0", "f16", "1", "17", "96", "sm_75"), run("q4_0", "f32", "3", "33", "2336", "sm_80");
+  run("q8_0", "f16", "1", "40", "800", "sm_75"), run("q8_0", "bf16", "2", "5", "64", "sm_86");
+  run("q4_k", "f16", "1", "19", "512", "sm_75"), run("q4_k", "f32", "4", "32", "768", "sm_89");
+  run("q5_k", "bf16", "1", "9", "256", "sm_80"), run("q6_k", "f16", "2", "21", "768", "sm_75");
+  run("nf4", "f16", "1", "18", "128", "sm_75"), run("iq4_nl", "f32", "2", "7", "288", "sm_75");
+  run("bnb_nf4", "f16", "1", "20", "320", "sm_75", "0", "64");
+  run("gptq", "f16", "1", "24", "352", "sm_75", "0", "32"),
+      run("gptq", "bf16", "2", "8", "320", "sm_80", "0", "64");
+  run("awq", "f16", "1", "64", "384", "sm_75", "0", "128"), run("q4_k", "f32", "1", "16", "256", "sm_90a");
+  QuantizedMatmul p;
+  p.weight.format = QuantizedFormat::q8_0, p.weight.rows = p.weight.cols = 4096;
+  p.x = p.y = View::stand_in(DType::f16), p.packed = View::stand_in(DType::u8), p.m = 4;
+  const auto info = runtime::Device::open("emu:sm_75").info();
+  EXPECT_TRUE(quantized_matmul_plan(p, info).packed_gemv);
+  p.m = 5;
+  EXPECT_FALSE(quantized_matmul_plan(p, info).packed_gemv);
+  p.m = 1, p.weight.format = QuantizedFormat::mxfp4;
+  EXPECT_TRUE(quantized_matmul_plan(p, info).gemv);
 }
 TEST(quantized_matmul, runs_on_every_architecture) {
   for (auto arch : kTargets)

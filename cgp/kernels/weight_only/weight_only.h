@@ -113,6 +113,8 @@ struct WeightOnlyConfig {
   }  ///< of a row of x whose columns are gathered
   int smem_bytes() const;
 };
+/// Chooses `rounds` and `buffers` so that all fits into shared memory; false: nothing does.
+bool weight_only_fit(WeightOnlyConfig& c, std::uint64_t n, int sms);
 /// The choice for a device of `sms` multiprocessors.
 WeightOnlyConfig weight_only_config(const WeightOnlyProblem& p, int sms);
 Variant weight_only_variant(const WeightOnlyConfig& c);

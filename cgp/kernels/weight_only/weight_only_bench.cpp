@@ -2,6 +2,10 @@
 // Measures products of quantised weights on a GPU beside the driver's copy of as many bytes as the weights have in the
 // file, cold L2, medians; from 16 rows on also the kernel on wgmma, beside the bf16 product of gemm and, of int4, beside
 // dequantising to bf16 and that product.
+#include <algorithm>
+#include <numeric>
+#include <random>
+
 #include "cgp/base/text.h"
 #include "cgp/kernels/bench/operands.h"
 #include "cgp/kernels/bench/table_bench.h"
@@ -41,8 +45,14 @@ void run_all(BenchTable& b) {
     std::uint64_t n, k;
   };
   RandomOperands random(b.device());
-  for (const Shape& s :
-       {Shape{4096, 4096}, {14336, 4096}, {4096, 14336}, {28672, 8192}, {8192, 28672}, {128256, 4096}})
+  for (const Shape& s : {Shape{4096, 4096},
+                         {6144, 4096},
+                         {14336, 4096},
+                         {28672, 4096},
+                         {4096, 14336},
+                         {28672, 8192},
+                         {8192, 28672},
+                         {128256, 4096}})
     for (int i = 0; i < int(std::size(kWeightFormatNames)); ++i) {
       const auto f = WeightFormat(i);
       const auto& l = layout(f);
@@ -75,6 +85,34 @@ void run_all(BenchTable& b) {
         b.run(name, weight_only_variant(weight_only_config(p, b.device().info().sm_count)).name, bytes,
               {{"cgp", [&](runtime::Stream& st) { weight_only_gemm(st, p); }}, copy.contender()});
       }
+    }
+}
+
+// int4 with act-order: columns of x by index, beside the same weights in order.
+void run_gather(BenchTable& b) {
+  struct Shape {
+    std::uint64_t n, k;
+  };
+  RandomOperands random(b.device());
+  const auto f = WeightFormat::int4_g128;
+  for (const Shape& s : {Shape{4096, 4096}, {14336, 4096}, {4096, 14336}, {28672, 8192}})
+    for (std::uint64_t m : {1, 8}) {
+      const auto name = text::cat("weight_gather/", layout(f).name, "/", m, "x", s.n, "x", s.k);
+      if (!b.wanted(name)) continue;
+      std::vector<std::uint32_t> order(s.k);
+      std::iota(order.begin(), order.end(), 0u);
+      std::shuffle(order.begin(), order.end(), std::mt19937(1));
+      auto indices = b.device().upload<std::uint32_t>(order);
+      Bytes w = random(DType::bf16, packed_bytes(f, s.n, s.k) / 2 + 8, 1),
+            x = random(DType::bf16, m * s.k, 2), y(b.device(), m * s.n * 2);
+      const WeightOnlyProblem in_order{f,           DType::bf16, m,           s.n,         s.k,
+                                       x.address(), 0,           w.address(), y.address(), 0};
+      WeightOnlyProblem p = in_order;
+      p.gather = indices.address();
+      b.run(name, weight_only_variant(weight_only_config(p, b.device().info().sm_count)).name,
+            stored_bytes(f, s.n, s.k),
+            {{"cgp", [&](runtime::Stream& st) { weight_only_gemm(st, p); }},
+             {"in_order", [&](runtime::Stream& st) { weight_only_gemm(st, in_order); }}});
     }
 }
 
@@ -129,6 +167,40 @@ std::vector<WeightWgmmaConfig> wgmma_configs(const WeightOnlyProblem& p) {
           }
   return out;
 }
+// Configs of the kernel for few rows, beside the copy. Slow to build all: a prefix "few_sweep/" asks for it.
+void run_few_sweep(BenchTable& b) {
+  if (!b.asked("few_sweep")) return;
+  struct Shape {
+    std::uint64_t n, k;
+  };
+  RandomOperands random(b.device());
+  const int sms = b.device().info().sm_count;
+  for (const Shape& s :
+       {Shape{4096, 4096}, {6144, 4096}, {14336, 4096}, {28672, 4096}, {4096, 14336}, {28672, 8192}})
+    for (int i = 0; i < int(std::size(kWeightFormatNames)); ++i)
+      for (std::uint64_t m : {1, 8}) {
+        const auto f = WeightFormat(i);
+        const double bytes = stored_bytes(f, s.n, s.k);
+        WeightOnlyProblem p{f, DType::bf16, m, s.n, s.k};
+        for (const int cluster : {1, 2, 4})
+          for (const int warps : {8, 12, 16, 24})
+            for (int share = 1; share <= warps; share *= 2) {
+              WeightOnlyConfig c = weight_only_config(p, sms);
+              c.cluster = cluster, c.warps = warps, c.share = share;
+              if (warps % share || !weight_only_fit(c, s.n, sms)) continue;
+              const auto variant = weight_only_variant(c).name;
+              const auto name = text::cat("few_sweep/", layout(f).name, "/", m, "x", s.n, "x", s.k,
+                                          "/cluster", cluster, "_warps", warps, "_share", share);
+              if (!b.wanted(name)) continue;
+              CopyPeer copy(b.device(), bytes);
+              Bytes w = random(DType::bf16, packed_bytes(f, s.n, s.k) / 2 + 8, 1),
+                    x = random(DType::bf16, m * s.k, 2), y(b.device(), m * s.n * 2);
+              p.x = x.address(), p.w = w.address(), p.y = y.address();
+              b.run(name, variant, bytes,
+                    {{"cgp", [&](runtime::Stream& st) { weight_only_gemm(st, p, c); }}, copy.contender()});
+            }
+      }
+}
 // Slow to build all: a prefix "sweep/" asks for it.
 void run_sweep(BenchTable& b) {
   if (!b.asked("sweep")) return;
@@ -161,6 +233,7 @@ void run_sweep(BenchTable& b) {
 
 int main(int argc, char** argv) {
   return cgp::kernels::bench_main("cgp_weight_only_bench", argc, argv, 15, [](cgp::kernels::BenchTable& b) {
-    cgp::kernels::run_all(b), cgp::kernels::run_groups(b), cgp::kernels::run_sweep(b);
+    cgp::kernels::run_all(b), cgp::kernels::run_gather(b), cgp::kernels::run_groups(b),
+        cgp::kernels::run_sweep(b), cgp::kernels::run_few_sweep(b);
   });
 }

@@ -16,6 +16,7 @@
 
 #include "cgp/base/float16.h"
 #include "cgp/dsl/kernel.h"
+#include "cgp/dsl/memory/tile.h"
 #include "cgp/dsl/mma/mma.h"
 #include "cgp/kernels/weight_only/weight_only_layout.h"
 #include "cgp/quant/blocks.h"
@@ -72,7 +73,7 @@ class PairTable {
  public:
   static constexpr int kBytes = 256 * 128;
   PairTable(Kernel& k, const Val<u32>& lane)
-      : at_(k.shared<b32>(kBytes / 4, 128).address()), of_lane_(at_ + lane * 4u), lane_(lane) {}
+      : at_(k.shared<b32>(kBytes / 4, 128).address()), of_lane_(bits<b32>(lane * 4u)), lane_(lane) {}
   /// By threads `thread` of `threads` of a block, whole warps; a barrier must follow.
   template <class T>
   void fill(Kernel& k, WeightTable table, const Val<u32>& thread, std::uint32_t threads) const {
@@ -80,19 +81,21 @@ class PairTable {
       const auto both = numbers_of<T>(table, bits<b32>(e))[0];
       const RegGroup<b32, 4> four(both, both, both, both);
       for (std::uint32_t i = 0; i < 8; ++i)  // eight lanes meet all banks
-        Ptr<shared, b32>(at_ + e * 128u + (lane_ + i) % 8u * 16u).template st<4>(0, four);
+        Ptr<shared, b32>(at_ + e * 128u + remainder(lane_ + i, 8) * 16u).template st<4>(0, four);
     });
   }
   /// Of byte `byte` of w.
   Val<b32> look_up(const Val<b32>& w, int byte) const {
     const int right = 8 * byte - 7;
-    const auto at =
-        (right < 0 ? shl(w, Val<u32>(7u)) : shr(w, Val<u32>(std::uint32_t(right)))) & Val<b32>(0x7f80u);
-    return Ptr<shared, b32>(of_lane_ + bits<u32>(at)).ld();
+    const auto at = lop3<0xea>(right < 0 ? shl(w, Val<u32>(7u)) : shr(w, Val<u32>(std::uint32_t(right))),
+                               Val<b32>(0x7f80u), of_lane_);
+    return Ptr<shared, b32>(at_ + bits<u32>(at)).ld();
   }
 
  private:
-  Val<u32> at_, of_lane_, lane_;
+  Val<u32> at_;
+  Val<b32> of_lane_;  ///< no bits of an entry's offset: one instruction makes both the word's place
+  Val<u32> lane_;
 };
 
 template <class T>
@@ -103,7 +106,7 @@ class WeightTile {
   /// `base`: the tile in shared memory.
   WeightTile(const WeightLayout& l, const Val<u32>& base, const Val<u32>& lane,
              const std::optional<PairTable>& pairs = {})
-      : l_(l), base_(base), lane_(lane), row_(lane / 4u), pairs_(pairs) {
+      : l_(l), base_(base), lane_(lane), row_(divided(lane, 4)), pairs_(pairs) {
     if (!l_.super_scale) return;
     const Ptr<shared, b32> rows(base_ + row_ * (l_.has_min ? 8u : 4u));
     for (int h = 0; h < 2; ++h) {
@@ -198,7 +201,7 @@ class WeightTile {
   };
   QuadScales quad_scales(const Val<u32>& quad) const {
     if (l_.has_zeros) return quad_scales_and_zeros(quad);
-    const Ptr<shared, b32> here(base_ + row_ * 16u + quad / 2u * 128u + quad % 2u * 8u);
+    const Ptr<shared, b32> here(base_ + row_ * 16u + divided(quad, 2) * 128u + remainder(quad, 2) * 8u);
     const auto w = here.at(scales_at()).template ld<2>();
     QuadScales s;
     for (int h = 0; h < 2; ++h)
@@ -294,18 +297,18 @@ class WeightTile {
   QuadScales quad_scales_and_zeros(const Val<u32>& quad) const {
     // A group has 1, 2 or 4 of the eight parts of 32 columns; the lane has parts 2 quad and 2 quad + 1.
     const int wide = l_.group / 32, each = wide == 1 ? 2 : 1;
-    const auto group = wide == 1 ? quad * 2u : wide == 2 ? quad : quad / 2u;
+    const auto group = wide == 1 ? quad * 2u : wide == 2 ? quad : divided(quad, 2);
     const auto row = base_ + std::uint32_t(4 * scales_at());
     std::vector<Val<b32>> d, z;
     if (wide == 1) {
-      const Ptr<shared, b32> here(row + row_ * 16u + quad / 2u * 128u + quad % 2u * 8u);
+      const Ptr<shared, b32> here(row + row_ * 16u + divided(quad, 2) * 128u + remainder(quad, 2) * 8u);
       for (const auto& v : here.template ld<2>()) d.push_back(v);
     } else {
       d.push_back(Ptr<shared, b32>(row + row_ * std::uint32_t(4 * l_.groups()) + group * 4u).ld());
     }
     const auto zeros = base_ + std::uint32_t(4 * zeros_at()) + row_ * std::uint32_t(2 * l_.groups());
-    z.push_back(Ptr<shared, b32>(zeros + group / 2u * 4u).ld());
-    if (wide > 1) z.push_back(shr(z.back(), group % 2u * 16u));
+    z.push_back(Ptr<shared, b32>(zeros + divided(group, 2) * 4u).ld());
+    if (wide > 1) z.push_back(shr(z.back(), remainder(group, 2) * 16u));
     QuadScales s;
     for (int h = 0; h < 2; ++h)
       for (int i = 0; i < 2; ++i) {

@@ -59,9 +59,9 @@ class Product {
         p_(p),
         warp_(k.warp()),
         lane_(warp_.lane()),
-        group_(lane_ / 4u),
-        quad_(lane_ % 4u),
-        part_(c.share > 1 ? warp_.index % std::uint32_t(c.share) : zero()),
+        group_(divided(lane_, 4)),
+        quad_(remainder(lane_, 4)),
+        part_(c.share > 1 ? remainder(warp_.index, c.share) : zero()),
         rank_(c.cluster > 1 ? k.cluster_ctarank() : zero()),
         cluster_(c.cluster > 1 ? k.clusterid_x() : k.ctaid_x()),
         clusters_(c.cluster > 1 ? k.nclusterid_x() : k.nctaid_x()),
@@ -71,8 +71,8 @@ class Product {
         zeros_(k.shared<b32>(one_row() ? 128 : 4, 128)),
         results_(k.shared<f32>(c.parts() > 1 ? c.buffers * c.rounds * c.warps * 32 * Sum::count : 4, 128)),
         x_lane_(x_.address() +
-                x_index(Val<u32>(0), lane_ % std::uint32_t(std::min(c.rows, 8)), lane_ / 8u) * 16u),
-        zero_lane_(zeros_.address() + lane_ / 8u * 16u),
+                x_index(Val<u32>(0), remainder(lane_, std::min(c.rows, 8)), divided(lane_, 8)) * 16u),
+        zero_lane_(zeros_.address() + divided(lane_, 8) * 16u),
         squares_(k.shared<f32>(c.norm ? c.warps : 4, 16)),
         row_(k.shared<b32>(std::max(c.row_bytes() / 4, 4), 16)) {
     if (c.pairs) pairs_.emplace(k, lane_);
@@ -91,7 +91,7 @@ class Product {
     Units first = units(warp_.index * 32u);
     if (at_once) stage_row(), load_x(first);
     const BulkRing ring(warp_, c_.warps, c_.slots, Y * l_.tile_bytes());
-    const auto first_tile = cluster_ + clusters_ * (warp_.index / std::uint32_t(c_.share));
+    const auto first_tile = cluster_ + clusters_ * divided(warp_.index, c_.share);
     const auto stride = clusters_ * std::uint32_t(c_.warps / c_.share);
     const auto steps = this->steps();
     const Walk walk{stride, steps,
@@ -165,7 +165,7 @@ class Product {
       const auto most = std::uint32_t(c_.rounds);
       k_.loop((all + (most - 1)) / most, State(ahead.back(), BulkRing::Cursor()),
               [&](Val<u32> chunk, State s) {
-                const auto begin = chunk * most, buffer = chunk % 2u;
+                const auto begin = chunk * most, buffer = remainder(chunk, 2);
                 const auto left = [&](const Val<u32>& of) {
                   return dsl::min(of - dsl::min(begin, of), Val<u32>(most));
                 };
@@ -239,18 +239,18 @@ class Product {
     Units u;
     for (int i = 0; i < together(); ++i) {
       const auto at = first + lane_ + std::uint32_t(i) * threads();
-      u.row.push_back(at / row_units()), u.unit.push_back(at % row_units());
+      u.row.push_back(divided(at, int(row_units()))), u.unit.push_back(remainder(at, int(row_units())));
       if (c_.gather) {
         const auto unit = rank_ * row_units() + u.unit.back();
         u.columns.emplace_back();
         for (std::uint32_t half = 0; half < 2; ++half)
-          for (const auto& v :
-               In<u32>(p_.gather, 0, true).template ld_if<4>(unit < p_.k / 8u, unit * 2u + half, Val<u32>(0)))
+          for (const auto& v : In<u32>(p_.gather, 0, true)
+                                   .template ld_if<4>(unit < divided(p_.k, 8), unit * 2u + half, Val<u32>(0)))
             u.columns.back().push_back(v);
       }
       if (c_.norm)
         u.weights.push_back(
-            eight(In<f32>(p_.norm, 0, true), u.unit.back(), u.unit.back() < p_.k / 8u, false));
+            eight(In<f32>(p_.norm, 0, true), u.unit.back(), u.unit.back() < divided(p_.k, 8), false));
     }
     return u;
   }
@@ -271,7 +271,7 @@ class Product {
     const bool past_l1 = c_.order == WeightOnlyOrder::beside;
     for (std::size_t i = 0; i < u.row.size(); ++i) {
       const auto unit = rank_ * row_units() + u.unit[i];
-      const Val<pred> there = (u.row[i] < p_.m) & (unit < p_.k / 8u);
+      const Val<pred> there = (u.row[i] < p_.m) & (unit < divided(p_.k, 8));
       if (c_.norm) {
         u.values.push_back(
             eight(In<f32>(p_.x + to<u64>(u.row[i]) * p_.ldx * 4u, 0, false), unit, there, past_l1));
@@ -281,7 +281,7 @@ class Product {
         u.words.push_back(gathered(u.row[i], u.columns[i], there));
         continue;
       }
-      const In<b32> x(p_.x + to<u64>(u.row[i]) * p_.ldx * 2u + to<u64>(unit / 4u) * 64u, 0, !c_.pdl);
+      const In<b32> x(p_.x + to<u64>(u.row[i]) * p_.ldx * 2u + to<u64>(divided(unit, 4)) * 64u, 0, !c_.pdl);
       u.words.emplace_back();
       auto& w = u.words.back();
       const auto words = past_l1 ? x.template ld_if<4, relaxed, gpu>(there, quad_, Val<b32>(0))
@@ -306,7 +306,7 @@ class Product {
   void stage_row() {
     if (!c_.row_bytes()) return;
     const In<b32> x(p_.x, 0, !c_.pdl);
-    k_.loop(range(warp_.index * 32u + lane_, p_.k / 8u, Val<u32>(threads())), [&](Val<u32> i) {
+    k_.loop(range(warp_.index * 32u + lane_, divided(p_.k, 8), Val<u32>(threads())), [&](Val<u32> i) {
       const auto v = x.template ld<4>(i);
       row_.template st<4>(i, Words(v[0], v[1], v[2], v[3]));
     });
@@ -345,7 +345,7 @@ class Product {
   void store_x(const Units& u) {
     for (std::size_t i = 0; i < u.words.size(); ++i) {
       const auto& w = u.words[i];
-      const auto block = u.unit[i] / 4u;
+      const auto block = divided(u.unit[i], 4);
       const Val<pred> inside = u.row[i] < std::uint32_t(c_.rows);
       x_.template st_if<4>(inside, x_index(block, u.row[i], quad_), Words(w[0], w[1], w[2], w[3]));
       std::vector<Val<f32>> s{Val<f32>(0)};
@@ -354,20 +354,20 @@ class Product {
       s.push_back(s.back() + shfl<bfly>(warp_, s.back(), 1));
       const bool two = l_.group == 16;  // groups in the lanes' 32 columns
       if (!two) s.push_back(s.back() + shfl<bfly>(warp_, s.back(), 2));
-      k_.if_((two ? quad_ % 2u == 0u : quad_ == 0u) & inside,
-             [&] { store_sum(u.row[i], two ? block * 2u + quad_ / 2u : block, s.back()); });
+      k_.if_((two ? remainder(quad_, 2) == 0u : quad_ == 0u) & inside,
+             [&] { store_sum(u.row[i], two ? block * 2u + divided(quad_, 2) : block, s.back()); });
     }
   }
   void store_sum(const Val<u32>& row, const Val<u32>& group, const Val<f32>& sum) {
     const auto start = sum * -WeightTile<T>::offset(l_);
     if (one_row()) return start_.st(group, start);
-    const auto at = start_index(group, row / 2u) * 4u + row % 2u;
+    const auto at = start_index(group, divided(row, 2)) * 4u + remainder(row, 2);
     start_.st(at, start), start_.st(at + 2u, start);
     if (!l_.has_min) return;
     const auto high = bits<f32>(bits<b32>(sum) & Val<b32>(0xffffe000u));
     // Group g of 8 is element g % 4 of the lanes' quad, register g / 4.
-    const auto to = (group / 8u * std::uint32_t(N / 8) + row / 8u) * 128u +
-                    (row % 8u * 4u + group % 4u) * 4u + group % 8u / 4u;
+    const auto to = (divided(group, 8) * std::uint32_t(N / 8) + divided(row, 8)) * 128u +
+                    (remainder(row, 8) * 4u + remainder(group, 4)) * 4u + divided(remainder(group, 8), 4);
     sums_.st(to, high), sums_.st(to + 2u, sum - high);
   }
   // In 16 bytes: the starts of a group for two rows of x, twice.
@@ -377,12 +377,12 @@ class Product {
   // In 16 bytes: columns 8 chunk ... of a block of 32. The swizzle gives the same chunk of eight rows, which ldmatrix reads
   // at once, banks of their own.
   Val<u32> x_index(const Val<u32>& block, const Val<u32>& row, const Val<u32>& chunk) const {
-    return block * std::uint32_t(4 * c_.rows) + row * 4u + (chunk ^ (row / 2u % 4u));
+    return block * std::uint32_t(4 * c_.rows) + row * 4u + (chunk ^ remainder(divided(row, 2), 4));
   }
 
   // ------------------------------------------------------------ product
   // Fewer than 8 rows of x repeat in the columns of a fragment: what the other columns hold is not stored.
-  Val<u32> some_row() const { return c_.rows < 8 ? group_ % std::uint32_t(c_.rows) : group_; }
+  Val<u32> some_row() const { return c_.rows < 8 ? remainder(group_, c_.rows) : group_; }
   /// `x`: where the lane's row of the tile's x begins; `block`: of 32 columns in the tile.
   std::vector<std::vector<Val<b32>>> inputs(const Val<u32>& x, int block) {
     std::vector<std::vector<Val<b32>>> out;
@@ -397,8 +397,8 @@ class Product {
     std::vector<RegGroup<f32, 4>> out;
     const auto rows = std::uint32_t(c_.rows / 2);
     for (int n = 0; n < N / 8; ++n)
-      out.push_back(
-          start_.template ld<4>(start_index(group, rows >= 4 ? quad_ + std::uint32_t(4 * n) : quad_ % rows)));
+      out.push_back(start_.template ld<4>(
+          start_index(group, rows >= 4 ? quad_ + std::uint32_t(4 * n) : remainder(quad_, int(rows)))));
     return out;
   }
 
@@ -477,13 +477,13 @@ class Product {
   Sum multiply_tile_by_row(const Val<u32>& base, const Val<u32>& tile, const Sum& sum) {
     WeightTile<T> w(l_, base, lane_, pairs_);
     const auto scales = w.quad_scales(quad_);
-    const auto x_here = x_lane_ + tile * 512u, row = lane_ % 8u;
+    const auto x_here = x_lane_ + tile * 512u, row = remainder(lane_, 8);
     const int chains = l_.group == 16 ? 2 : 1;
     // Where the lane's columns start: -offset() * the sum of x over the group.
     std::vector<Val<f32>> start;
     const auto first_group = tile * std::uint32_t(l_.parts()) + quad_ * std::uint32_t(2 * chains);
     for (int i = 0; i < 2 * chains; i += 2)
-      for (const auto& v : start_.at(i).template ld<2>(first_group / 2u)) start.push_back(v);
+      for (const auto& v : start_.at(i).template ld<2>(divided(first_group, 2))) start.push_back(v);
     const auto start_of = [&](int chain, int column) { return start[std::size_t(column * chains + chain)]; };
     std::vector<std::vector<Sum>> totals(static_cast<std::size_t>(chains));
     for (int chain = 0; chain < chains; ++chain)
@@ -557,7 +557,7 @@ class Product {
     std::vector<Val<f32>> before;
     for (int i = 0; i < (gate ? 2 : 4); ++i) {
       const auto row = n * 8u + q * 2u + std::uint32_t(i % 2), column = first + std::uint32_t(i / 2 * 8);
-      there.push_back((row < p_.m) & (column < (gate ? p_.n / 2u : p_.n)));
+      there.push_back((row < p_.m) & (column < (gate ? divided(p_.n, 2) : p_.n)));
       at.push_back(to<u64>(row) * p_.ldy + to<u64>(column));
       if (c_.end == WeightOnlyEnd::add_f32)
         before.push_back(Out<f32>(p_.y).ld_if(there.back(), at.back(), Val<f32>(0))[0]);
@@ -589,14 +589,15 @@ class Product {
   }
   // A thread adds the parts of what one lane has of a block of 16 x 8; the blocks of the cluster share that work.
   void add_parts(const Val<u32>& begin, const Val<u32>& rounds, const Val<u32>& buffer) {
-    const auto quads = std::uint32_t(std::clamp(c_.rows / 2, 1, 4)),
-               teams = std::uint32_t(c_.warps / c_.share);
-    const std::uint32_t blocks = Sum::count / 4, each = teams * blocks * 8 * quads;
+    const int quads = std::clamp(c_.rows / 2, 1, 4), teams = c_.warps / c_.share, blocks = Sum::count / 4,
+              each = teams * blocks * 8 * quads;
     const auto from = rank_ * threads() + warp_.index * 32u + lane_;
-    k_.loop(range(from, rounds * each, Val<u32>(threads() * std::uint32_t(c_.cluster))), [&](Val<u32> i) {
-      const auto q = i % quads, g = i / quads % 8u, block = i / (quads * 8) % blocks,
-                 team = i / (quads * 8 * blocks) % teams, round = i / each;
-      const auto tile = cluster_ + clusters_ * (team + (begin + round) * teams);
+    const auto end = rounds * std::uint32_t(each);
+    k_.loop(range(from, end, Val<u32>(threads() * std::uint32_t(c_.cluster))), [&](Val<u32> i) {
+      const auto q = quads > 1 ? remainder(i, quads) : zero(), g = remainder(divided(i, quads), 8),
+                 block = remainder(divided(i, quads * 8), blocks),
+                 team = remainder(divided(i, quads * 8 * blocks), teams), round = divided(i, each);
+      const auto tile = cluster_ + clusters_ * (team + (begin + round) * std::uint32_t(teams));
       k_.if_(tile < p_.y_tiles, [&] {
         std::vector<std::vector<Val<f32>>> sum;
         for (int b = 0; b < c_.cluster; ++b)
@@ -612,7 +613,7 @@ class Product {
               sum.back().push_back(sum.size() > 1 ? sum[sum.size() - 2][std::size_t(e)] + v[e]
                                                   : Val<f32>(v[e]));
           }
-        put_block(tile, block / std::uint32_t(N / 8), block % std::uint32_t(N / 8), g, q, sum.back());
+        put_block(tile, divided(block, N / 8), remainder(block, N / 8), g, q, sum.back());
       });
     });
   }

@@ -198,25 +198,27 @@ TEST(weight_only, what_runs_beside_reads_x_past_l1) {
     }
 }
 
-TEST(weight_only, right_on_a_gpu) {
+class WeightOnlyOnGpu : public ::testing::TestWithParam<std::tuple<WeightFormat, DType>> {};
+TEST_P(WeightOnlyOnGpu, is_right) {
   runtime::Device device;
   try {
     device = runtime::Device::open("cuda:0");
   } catch (const Unsupported& e) {
     GTEST_SKIP() << e.what();
   }
-  for (auto f : kWeightFormats)
-    for (auto type : {DType::bf16, DType::f16}) {
-      for (std::uint64_t m : {1, 2, 3, 5, 8, 9, 16, 17, 32})
-        check(device, f, type, m, 2500, 1024 + 256 * (m % 4));
-      for (std::uint64_t m : {1, 8, 16}) check(device, f, type, m, 200, 14336, m == 8);
-      check(device, f, type, 4, 9001, 512);
-      for (auto end : kEnds)
-        for (std::uint64_t m : {1, 8, 16}) check(device, f, type, m, 2512, 2304, true, end);
-      for (std::uint64_t k : {1024, 4096, 14336})
-        check(device, f, type, 1, 2512, k, true, WeightOnlyEnd::store, true);
-    }
+  const auto [f, type] = GetParam();
+  for (std::uint64_t m : {1, 2, 3, 5, 8, 9, 16, 17, 32})
+    check(device, f, type, m, 2500, 1024 + 256 * (m % 4));
+  for (std::uint64_t m : {1, 8, 16}) check(device, f, type, m, 200, 14336, m == 8);
+  check(device, f, type, 4, 9001, 512);
+  for (auto end : kEnds)
+    for (std::uint64_t m : {1, 8, 16}) check(device, f, type, m, 2512, 2304, true, end);
+  for (std::uint64_t k : {1024, 4096, 14336})
+    check(device, f, type, 1, 2512, k, true, WeightOnlyEnd::store, true);
 }
+INSTANTIATE_TEST_SUITE_P(weight_only_on_a_gpu, WeightOnlyOnGpu,
+                         ::testing::Combine(::testing::ValuesIn(kWeightFormats),
+                                            ::testing::Values(DType::bf16, DType::f16)));
 
 TEST(weight_only, what_cannot_run_is_named) {
   WeightOnlyProblem p{WeightFormat::q4_k, DType::bf16, 1, 64, 4096, 256, 0, 256, 256, 0};

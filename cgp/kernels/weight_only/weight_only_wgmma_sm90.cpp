@@ -285,14 +285,16 @@ class WgmmaProduct {
     const bool gate = c_.end == WeightOnlyEnd::gate;
     const auto base = staging_.address() + number * std::uint32_t(kStagingBytes);
     // A swizzle of the two halves of a row: eight rows that are accessed at once meet all banks.
-    const auto put_at =
-        gate ? base + lane * 16u
-             : base + (lane / 16u * 8u + lane % 8u) * 32u + ((lane / 8u ^ lane / 4u) & Val<u32>(1u)) * 16u;
+    const auto put_at = gate ? base + lane * 16u
+                             : base + (divided(lane, 16) * 8u + remainder(lane, 8)) * 32u +
+                                   ((divided(lane, 8) ^ divided(lane, 4)) & Val<u32>(1u)) * 16u;
     const auto get_at =
-        gate ? base + lane * 16u : base + lane / 2u * 32u + ((lane ^ lane / 8u) & Val<u32>(1u)) * 16u;
+        gate ? base + lane * 16u
+             : base + divided(lane, 2) * 32u + ((lane ^ divided(lane, 8)) & Val<u32>(1u)) * 16u;
     const int each = gate ? 32 : 16;  // rows of an access
-    const auto row = here.rows.first + (gate ? lane : lane / 2u);
-    const auto column = gate ? (here.n0 + number * 16u) / 2u : here.n0 + number * 16u + lane % 2u * 8u;
+    const auto row = here.rows.first + (gate ? lane : divided(lane, 2));
+    const auto column =
+        gate ? divided(here.n0 + number * 16u, 2) : here.n0 + number * 16u + remainder(lane, 2) * 8u;
     const auto value = [&](int j, int h) {  // of rows 8 j + 2 q and 8 j + 2 q + 1
       const auto at = [&](int e) -> Val<f32> {
         if (!gate) return sum[4 * j + 2 * h + e];
@@ -311,7 +313,8 @@ class WgmmaProduct {
       warp.sync();
       for (int at = 0; at < 64; at += each) {
         const auto words = Ptr<shared, b32>(get_at).template ld<4>(at * (gate ? 16 : 32) / 16);
-        put_words(row + std::uint32_t(from + at), here.rows.end, column, gate ? p_.n / 2u : p_.n, words);
+        put_words(row + std::uint32_t(from + at), here.rows.end, column, gate ? divided(p_.n, 2) : p_.n,
+                  words);
       }
     }
     warp.sync();
@@ -347,7 +350,7 @@ class WgmmaProduct {
 
   static std::optional<PairTable> look_up(Kernel& k, const WeightWgmmaConfig& c) {
     if (!c.pairs) return {};
-    PairTable table(k, k.tid() % 32u);
+    PairTable table(k, remainder(k.tid(), 32));
     table.fill<T>(k, layout(c.format).table, k.tid(), std::uint32_t(128 * (c.warpgroups + 1)));
     return table;  // the block's barriers are waited for after this
   }
@@ -356,7 +359,7 @@ class WgmmaProduct {
 
   void copy_weights(Thread& t, const Place& here) {
     const std::uint64_t bytes = std::uint64_t(l_.tile_bytes());
-    const auto row = p_.k_tiles * std::uint32_t(bytes), first = here.n0 / 16u;
+    const auto row = p_.k_tiles * std::uint32_t(bytes), first = divided(here.n0, 16);
     // Tiles that are not there: the last one again, whose sums are not stored.
     const auto last = p_.w_tiles - 1u - dsl::min(first, p_.w_tiles - 1u);
     const auto begin =
@@ -423,7 +426,7 @@ class WgmmaProduct {
     if (c_.end == WeightOnlyEnd::gate) {
       std::vector<Val<f32>> gated;
       for (std::size_t e = 0; e < 8; ++e) gated.push_back(activation_code(c_.activation, v[e]) * v[e + 8]);
-      return put_rounded(row, end, column / 2u, p_.n / 2u, gated);
+      return put_rounded(row, end, divided(column, 2), divided(p_.n, 2), gated);
     }
     if (c_.end == WeightOnlyEnd::store) return put_rounded(row, end, column, p_.n, v);
     const Out<f32> to(p_.y + (dsl::to<u64>(row) * p_.ldy + dsl::to<u64>(column)) * 4u);
