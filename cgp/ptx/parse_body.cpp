@@ -96,6 +96,41 @@ void Parser::bind_parameters(const std::vector<Var>& list) {
   }
 }
 
+namespace {
+
+template <class F>
+void each_register(Operand& o, F&& f) {
+  f(o.reg), f(o.reg2);
+  for (Operand& e : o.elems) each_register(e, f);
+}
+
+/// Of ranges declared by the hundred thousand. What is there is paid for by each analysis, for each block.
+void drop_unused_registers(Function& f, std::size_t bound, const Module& m) {
+  const auto each = [&](const auto& visit) {
+    for (Inst& i : f.body) {
+      visit(i.guard);
+      for (Operand& o : i.operands) each_register(o, visit);
+    }
+  };
+  std::vector<RegId> place(f.regs.size(), kNone);
+  for (const auto* vars : {&f.params, &f.returns})
+    for (const Var& v : *vars)
+      for (std::size_t r = 0; r < bound && v.space == Space::reg; ++r)
+        if (f.regs[r].name == m.text(v.name)) place[r] = 0;
+  each([&](RegId& r) {
+    if (r != kNone) place[r] = 0;
+  });
+  std::vector<Reg> kept;
+  for (std::size_t r = 0; r < f.regs.size(); ++r)
+    if (place[r] != kNone) place[r] = RegId(kept.size()), kept.push_back(std::move(f.regs[r]));
+  f.regs = std::move(kept);
+  each([&](RegId& r) {
+    if (r != kNone) r = place[r];
+  });
+}
+
+}  // namespace
+
 void Parser::body(Function& f) {
   function_ = &f;
   used_.clear();
@@ -106,6 +141,7 @@ void Parser::body(Function& f) {
   enter_scope();
   bind_parameters(f.returns);
   bind_parameters(f.params);
+  const std::size_t bound = f.regs.size();
   expect('{', "a function");
   while (scopes_.size() > 1 || !token_.is('}')) {
     if (token_.kind == TokenKind::end) fail("the body of a function must be closed by }");
@@ -120,6 +156,7 @@ void Parser::body(Function& f) {
     }
   }
   leave_scope();
+  if (f.regs.size() > kManyRegisters) drop_unused_registers(f, bound, module_);
   function_ = nullptr;
   advance();
 }

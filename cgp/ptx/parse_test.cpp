@@ -69,6 +69,16 @@ TEST(parse, small_kernel) {
   EXPECT_EQ(std::int64_t(f.body[2].operands[2].imm), -4);
 }
 
+TEST(parse, of_a_million_registers_those_in_use) {
+  const Module m = round_trip(
+      ".version 8.0\n.target sm_80\n.address_size 64\n.func (.reg .b32 %out) f(.reg .b32 %in) {\n"
+      ".reg .pred %p<1000000>;\n.reg .b32 %r<9>;\nsetp.eq.u32 %p999999|%p7, %r3, 0;\n"
+      "@%p999999 mov.b32 %out, %r8;\nmov.b64 {%r3, %r5}, 1;\nret;\n}\n");
+  std::vector<std::string> names;
+  for (const Reg& r : m.functions[0].regs) names.push_back(r.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"%out", "%in", "%p7", "%p999999", "%r3", "%r5", "%r8"}));
+}
+
 TEST(parse, literals_and_constant_expressions) {
   const std::pair<const char*, std::uint64_t> cases[] = {{"17", 17},
                                                          {"0x1F", 31},
