@@ -19,7 +19,7 @@ constexpr std::uint64_t kLeastSlab =
     256;  // a tile of the product or more, and a multiple of every column_step()
 
 // Rows of x whose columns the product gathers itself; of more a launch before is faster.
-constexpr std::uint64_t kMostGathering = 2;
+constexpr std::uint64_t kMostGathering = 4;
 
 std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
