@@ -66,18 +66,19 @@ double expected_us(const WeightOnlyConfig& c, std::uint64_t n, int sms) {
                    c.block_tiles() * c.y_tiles,
                most = double(rounds * ceil_div(std::uint64_t(c.block_tiles()), std::uint64_t(c.share))) *
                       c.y_tiles * c.warps;
-  const double tiles = 0.7 * even + 0.3 * most;
+  const double tiles = 0.9 * even + 0.1 * most;
   // What multiplying takes beyond reading: few warps hide less of it.
   const bool few = c.rows <= 8;
   double slower = c.warps < 16 ? 1.05 : 1;
   if (!few) slower = c.warps > 12 ? 1.1 : 1.21;
   if (c.rows > 16) slower = c.y_tiles > 1 ? 2 : 2.4;
-  const double x = (few ? 0.003 : 0.026) * c.block_tiles() * c.rows;
+  // x comes from L2 while the first weights are under way.
+  const double x = std::max(0.0, 0.02 * c.block_tiles() * c.rows - (few ? 2.5 : 0.5));
   double add = 0;
   if (c.parts() > 1)
-    add = ((few ? 0.1 : 0.2) + (c.cluster > 1 ? 0.23 * c.cluster : 0)) *
+    add = ((few ? 0.1 : 0.2) + (c.cluster > 1 ? 0.05 * c.cluster : 0)) *
               double(ceil_div(rounds, std::uint64_t(c.rounds))) +
-          (few ? 0.01 : 0.2) * double(rounds) * c.share;
+          (few ? 0.01 : 0.05) * double(rounds) * c.parts();
   return tiles * layout(c.format).tile_bytes() / bytes_per_us * slower + x + add;
 }
 
@@ -108,9 +109,9 @@ WeightOnlyConfig fitting(WeightOnlyConfig c, std::uint64_t n, int sms) {
   return best;
 }
 
-// With more rows of x what x takes decides; there prmt looks numbers up.
+// With more rows of x what x takes in shared memory decides; there prmt looks numbers up.
 WeightOnlyConfig chosen(WeightOnlyConfig c, std::uint64_t n, int sms) {
-  c.pairs = layout(c.format).looked_up() && c.rows <= 8;
+  c.pairs = layout(c.format).looked_up() && c.rows <= 16;
   if (const auto best = fitting(c, n, sms); best.slots || !c.pairs) return best;
   c.pairs = false;
   return fitting(c, n, sms);
