@@ -202,9 +202,9 @@ class Builder {
   virtual void begin_if(Value condition) = 0;
   virtual void begin_else() = 0;
   virtual void end_if() = 0;
-  virtual void begin_loop() = 0;
-  virtual void leave() = 0;  ///< break; nothing may follow in its list
-  virtual void next() = 0;   ///< continue; nothing may follow in its list
+  virtual void begin_loop(bool unroll = true) = 0;  ///< false: asks not to
+  virtual void leave() = 0;                         ///< break; nothing may follow in its list
+  virtual void next() = 0;                          ///< continue; nothing may follow in its list
   virtual void end_loop() = 0;
   virtual void comment(std::string_view text) = 0;
 };

@@ -333,6 +333,14 @@ Value Lowering::none_of(const std::vector<std::uint32_t>& flags) {
   return b_.unary(Unary::not_, v);
 }
 
+/// Whether the loop with this body is not to be unrolled.
+bool Lowering::rolled(const List& body) const {
+  if (body.empty() || body.front().kind != Statement::Kind::code) return false;
+  const auto first = k_.cfg.blocks[body.front().block].first;
+  return std::any_of(f_.body_pragmas.begin(), f_.body_pragmas.end(),
+                     [&](const ptx::Pragma& p) { return p.position == first && p.text == "nounroll"; });
+}
+
 void Lowering::plain(const List& list, bool body_of_loop) {
   using Kind = Statement::Kind;
   ++depth_;
@@ -363,7 +371,7 @@ void Lowering::plain(const List& list, bool body_of_loop) {
         break;
       case Kind::loop:
         finish_copies();
-        b_.begin_loop();
+        b_.begin_loop(!rolled(s.body));
         plain(s.body, true);
         b_.end_loop();
         break;
@@ -451,7 +459,7 @@ void Lowering::locked(const List& list, const Mask& mask, const Lane* lane) {
       case Kind::loop: {
         const Lane own{temporary(Type::boolean, "live"), temporary(Type::boolean, "run")};
         b_.set(own.live, current(mask));
-        b_.begin_loop();
+        b_.begin_loop(!rolled(s.body));
         b_.begin_if(b_.unary(Unary::not_, b_.any_thread(b_.get(own.live))));
         b_.leave();
         b_.end_if();

@@ -70,6 +70,7 @@ class Lowering {
   bool forces(const Statement& s) const;
   Variable temporary(Type t, std::string_view name);
   bool lockstep(const Statement& s) const;
+  bool rolled(const List& body) const;
   void plain(const List& list, bool body_of_loop = false);
   void locked(const List& list, const Mask& mask, const Lane* lane);
   void locked_code(ptx::BlockId block, const Mask& mask);

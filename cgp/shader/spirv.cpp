@@ -14,6 +14,7 @@ using namespace spv;
 
 constexpr Word kDevice = 1, kWorkgroup = 2, kSubgroup = 3;
 constexpr Word kOrdered = 0x8 | 0x40 | 0x100;  // acquire and release, buffers and workgroup memory
+constexpr Word kDontUnroll = 2;
 
 class Spirv final : public Builder {
  public:
@@ -553,12 +554,12 @@ class Spirv final : public Builder {
     }
     label(n.merge);
   }
-  void begin_loop() override {
+  void begin_loop(bool unroll) override {
     Nest n{d_.id(), 0, d_.id(), d_.id()};  // merge, header, continue
     const Id first = d_.id();
     go(n.header);
     label(n.header);
-    emit(body_, OpLoopMerge, {n.merge, n.next, 0});
+    emit(body_, OpLoopMerge, {n.merge, n.next, unroll ? 0u : kDontUnroll});
     emit(body_, OpBranch, {first});
     label(first);
     nests_.push_back(n);

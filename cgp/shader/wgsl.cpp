@@ -468,7 +468,7 @@ class Wgsl final : public Builder {
         // The weak exchange may fail without a reason.
         const Value x = keep(v), expected = keep(with);
         const Variable old = declare(Type::u32, text::cat("old_value_", temporaries_++));
-        begin_loop();
+        begin_loop(true);
         const std::string r = text::cat("temp_", temporaries_++);
         line(text::cat("let ", r, " = atomicCompareExchangeWeak(", at, ", ", text_of(expected), ", ",
                        text_of(x), ");"));
@@ -514,7 +514,7 @@ class Wgsl final : public Builder {
     ++depth_;
   }
   void end_if() override { close(); }
-  void begin_loop() override {
+  void begin_loop(bool) override {
     line("loop {");
     ++depth_;
   }

@@ -31,8 +31,6 @@ using Floats = std::vector<Val<f32>>;
 
 constexpr std::uint64_t kMostRows = 4;
 constexpr std::uint32_t kTwo23 = 0x4b000000;  // 2^23 as bits
-constexpr int kGroups = 8;                    // of 32 columns in a tile
-constexpr int kTileTotals = 4 * kGroups;
 
 std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
@@ -62,122 +60,93 @@ Val<f32> half_of(const Val<b32>& w, int which) {
   return row::floats({DType::f16, 2}, {w})[std::size_t(which)];
 }
 
-/// A tile of 16 rows and 256 columns: what a lane needs of it, all loaded at once.
-class Tile {
+/// 64 columns of 16 rows, a quarter of a tile: what a lane needs of it.
+class Step {
  public:
-  static Words load(const WeightLayout& l, const In<b8>& at, const Val<u32>& lane) {
-    Words out;
-    const int low = l.bits == 8 ? 2 : 1, step_bytes = 128 * l.step_words();
-    const auto wide = at.at(lane * 16u).as<const b32>(), narrow = at.at(lane * 4u).as<const b32>();
-    const auto four = [&](const In<b32>& from, int byte) {
-      for (const auto& v : from.at(byte / 4).template ld<4>(0)) out.push_back(v);
-    };
-    const auto two = [&](const In<b32>& from, int byte) {
-      for (const auto& v : from.at(byte / 4).template ld<2>(0)) out.push_back(v);
-    };
-    for (int step = 0; step < 4; ++step)
-      for (int i = 0; i < low; ++i) four(wide, step * step_bytes + 512 * i);
-    for (int step = 0; step < 4; ++step)
-      for (int b = 0; b < l.high_bits(); ++b)
-        out.push_back(narrow.ld((step * step_bytes + 512 * low + 128 * b) / 4));
-    const auto row = lane / 4u;
-    int scales = 4 * step_bytes;
-    if (l.super_scale) {
-      const auto d = at.at(row * (l.has_min ? 8u : 4u)).as<const b32>();
-      if (l.has_min)
-        two(d, scales);
-      else
-        out.push_back(d.ld(scales / 4));
-      scales += l.has_min ? 64 : 32;
-    }
-    const int words = loaded_words(l), loads = 256 / l.loaded_columns();
-    const auto of_row = at.at(row * std::uint32_t(4 * words)).as<const b32>();
-    for (int i = 0; i < loads; ++i)
-      if (words == 4)
-        four(of_row, scales + i * 128);
-      else
-        two(of_row, scales + i * 128);
-    if (!l.has_zeros) return out;
-    const auto zeros = at.at(row * std::uint32_t(2 * l.groups())).as<const b32>();
-    for (int i = 0; i < l.groups() / 2; ++i) out.push_back(zeros.ld((scales + 32 * l.groups()) / 4 + i));
-    return out;
-  }
-
-  Tile(const WeightLayout& l, const Words& words, const std::optional<Ptr<shared, f32>>& table)
+  /// `of_tile`: 0 to 3.
+  Step(const WeightLayout& l, const In<b8>& tile, const Val<u32>& of_tile, const Val<u32>& lane,
+       const std::optional<Ptr<shared, f32>>& table)
       : l_(l), table_(table) {
-    auto next = words.begin();
-    const auto take = [&](int n) {
-      const Words some(next, next + n);
-      next += n;
-      return some;
+    const int low = l.bits == 8 ? 2 : 1, step_bytes = 128 * l.step_words();
+    const auto here = of_tile * std::uint32_t(step_bytes), row = lane / 4u;
+    const auto at = [&](const Val<u32>& more, int bytes) {
+      return tile.at(more).as<const b32>().at(bytes / 4);
     };
-    // Values are not assigned to, so lists are not either: each is filled once.
-    for (const auto& [to, n] :
-         std::initializer_list<std::pair<Words*, int>>{{&codes_, l.bits == 8 ? 32 : 16},
-                                                       {&high_, 4 * l.high_bits()},
-                                                       {&d_, l.super_scale ? l.has_min ? 2 : 1 : 0},
-                                                       {&scales_, 256 / l.loaded_columns() * loaded_words(l)},
-                                                       {&zeros_, l.has_zeros ? l.groups() / 2 : 0}})
-      for (const auto& v : take(n)) to->push_back(v);
+    for (int i = 0; i < low; ++i)
+      for (const auto& v : at(here + lane * 16u, 512 * i).ld<4>(0)) codes_.push_back(v);
+    for (int b = 0; b < l.high_bits(); ++b) high_.push_back(at(here + lane * 4u, 512 * low + 128 * b).ld(0));
+    int from = 4 * step_bytes;
+    if (l.has_min) {
+      for (const auto& v : at(row * 8u, from).ld<2>(0)) d_.push_back(v);
+      from += 64;
+    } else if (l.super_scale) {
+      d_.push_back(at(row * 4u, from).ld(0));
+      from += 32;
+    }
+    if (l.loaded_columns() == 128) {  // 8 of 16 bytes
+      const auto half = of_tile / 2u * 128u + of_tile % 2u * 8u;
+      for (const auto& v : at(half + row * 16u, from).ld<2>(0)) scales_.push_back(v);
+    } else {  // one word: of groups of 64, or of both steps of a group of 128
+      const auto word = l.group == 64 ? of_tile * 4u + row * 16u : of_tile / 2u * 4u + row * 8u;
+      scales_.push_back(at(word, from).ld(0));
+    }
+    if (!l.has_zeros) return;
+    from += 32 * l.groups();
+    if (l.group == 32)
+      zeros_.push_back(at(of_tile * 4u + row * 16u, from).ld(0));
+    else if (l.group == 64)
+      zeros_.push_back(shr(at(of_tile / 2u * 4u + row * 8u, from).ld(0), of_tile % 2u * 16u));
+    else
+      zeros_.push_back(shr(at(row * 4u, from).ld(0), of_tile / 2u * 16u));
   }
 
-  /// Codes of 32 columns `group` in row g + 8 h, less the zero point of the format, times 2^shift_of(): those of the first columns of
-  /// the four pairs, then those of the second.
+  /// Codes of 32 columns `group`, 0 or 1, in row g + 8 h, less the zero point of the format, times 2^shift_of(): those of the first
+  /// columns of the four pairs, then those of the second.
   Floats codes(int group, int h) const {
-    const int step = group / 2, of = group % 2 * 2 + h;
+    const int of = 2 * group + h;
     Floats out;
-    if (l_.looked_up()) {
-      const auto& w = codes_[std::size_t(4 * step + of)];
-      for (int second = 0; second < 2; ++second)
-        for (int pair = 0; pair < 4; ++pair) {
-          const auto at = shifted(w, 8 * pair + 4 * second - 2) & Val<b32>(0x3cu);
-          out.push_back(Ptr<shared, f32>(table_->address() + bits<u32>(at)).ld());
-        }
-      return out;
-    }
     for (int second = 0; second < 2; ++second)
       for (int pair = 0; pair < 4; ++pair) {
-        const int shift = shift_of(l_, pair);
-        const float less = 8388608.f + float(l_.zero) * power(shift);
-        out.push_back(bits<f32>(code(step, of, pair, second) | Val<b32>(kTwo23)) - less);
+        if (l_.looked_up()) {
+          const auto at = shifted(codes_[std::size_t(of)], 8 * pair + 4 * second - 2) & Val<b32>(0x3cu);
+          out.push_back(Ptr<shared, f32>(table_->address() + bits<u32>(at)).ld());
+          continue;
+        }
+        const float less = 8388608.f + float(l_.zero) * power(shift_of(l_, pair));
+        out.push_back(bits<f32>(code(of, pair, second)) - less);
       }
     return out;
   }
-  /// The scale of columns 32 group + 16 half ... in row g + 8 h; of formats with a d of its own without it.
+  /// The scale of columns 32 group + 16 half ... in row g + 8 h; of formats with a d of their own without it.
   Val<f32> scale(int group, int half, int h) const {
-    const int i = scale_number(group, half);
-    if (l_.wide_scales()) return bits<f32>(scales_[std::size_t(2 * i + h)]);
-    if (!l_.super_scale) return half_of(scales_[std::size_t(i)], h);
-    return l_.has_min ? byte_of(scales_[std::size_t(i)], 2 * h, 0)
-                      : byte_of(scales_[std::size_t(i / 2)], i % 2 * 2 + h, 128);
+    if (l_.wide_scales()) return bits<f32>(scales_[std::size_t(h)]);
+    if (l_.has_min) return byte_of(scales_[std::size_t(group)], 2 * h, 0);
+    if (l_.super_scale) return byte_of(scales_[std::size_t(group)], half * 2 + h, 128);
+    return half_of(scales_[std::size_t(l_.group == 32 ? group : 0)], h);
   }
   /// What the sum of x is multiplied by and subtracted: the minimum without dmin, or the zero of int4.
   Val<f32> less(int group, int h) const {
-    const int i = scale_number(group, 0);
-    return l_.has_min ? byte_of(scales_[std::size_t(i)], 2 * h + 1, 0)
-                      : byte_of(zeros_[std::size_t(i / 2)], i % 2 * 2 + h, 0);
+    if (l_.has_min) return byte_of(scales_[std::size_t(group)], 2 * h + 1, 0);
+    return byte_of(zeros_[0], (l_.group == 32 ? 2 * group : 0) + h, 0);
   }
   Val<f32> d(int h) const { return half_of(d_[std::size_t(l_.has_min ? h : 0)], l_.has_min ? 0 : h); }
   Val<f32> dmin(int h) const { return half_of(d_[std::size_t(h)], 1); }
 
  private:
-  static int loaded_words(const WeightLayout& l) {
-    return l.super_scale || l.wide_scales() ? 4 : std::max(2, l.loaded_columns() / l.group);
-  }
-  int scale_number(int group, int half) const { return (32 * group + 16 * half) / l_.group; }
-
-  /// q in its place.
-  Val<b32> code(int step, int of, int pair, int second) const {
-    const auto mask = [](std::uint32_t v) { return Val<b32>(v); };
-    if (l_.bits == 8) {
-      const auto& w = codes_[std::size_t(8 * step + 2 * of + pair / 2)];
-      return shifted(w, 16 * second) & mask(0xffu << (8 * (pair % 2)));
-    }
-    const auto low = shifted(codes_[std::size_t(4 * step + of)], 16 * second) & mask(0xfu << (4 * pair));
+  /// q in its place, or-ed into 2^23.
+  Val<b32> code(int of, int pair, int second) const {
+    const auto part = [](const Val<b32>& v, std::uint32_t mask, const Val<b32>& onto) {
+      return (v & Val<b32>(mask)) | onto;
+    };
+    const Val<b32> two23(kTwo23);
+    if (l_.bits == 8)
+      return part(shifted(codes_[std::size_t(2 * of + pair / 2)], 16 * second), 0xffu << (8 * (pair % 2)),
+                  two23);
+    const auto low = part(shifted(codes_[std::size_t(of)], 16 * second), 0xfu << (4 * pair), two23);
     if (!l_.high_bits()) return low;
-    const auto& top = high_[std::size_t(l_.high_bits() * step + l_.high_word(of))];
     const int from = l_.high_bit(of, pair) + 16 * second, to = 4 * pair + 4;
-    return low | (shifted(top, from - to) & mask((l_.high_bits() == 2 ? 3u : 1u) << to));
+    return part(shifted(high_[std::size_t(l_.high_word(of))], from - to),
+                (l_.high_bits() == 2 ? 3u : 1u) << to, low);
   }
 
   const WeightLayout& l_;
@@ -215,11 +184,12 @@ void packed_gemv_kernel(Kernel& k, PackedGemvConfig c, PackedGemvParams<DeviceAr
   // Loads are not conditional, which shaders would branch for: columns that are not there are others, times 0.
   struct Unit {
     Val<u32> number;
-    int row;  ///< of x
+    int last, row;  ///< the number of the last thread's; row of x
     Val<pred> there;
     std::vector<row::Access> pairs;
   };
-  const int threads = 32 * c.warps, units_each = units / threads, at_once = std::max(1, 4 / c.rows);
+  const int threads = 32 * c.warps, units_each = (units + threads - 1) / threads,
+            at_once = std::max(1, 4 / c.rows);
   const auto load_units = [&](const Val<u32>& tiles_before, int from, int to) {
     std::vector<Unit> out;
     for (int u = from; u < to; ++u) {
@@ -240,7 +210,7 @@ void packed_gemv_kernel(Kernel& k, PackedGemvConfig c, PackedGemvParams<DeviceAr
           const auto two = row.ld<2>(4 * pair);
           pairs.push_back({two[0], two[1]});
         }
-        out.push_back({number, r, there, pairs});
+        out.push_back({number, (u + 1) * threads - 1, r, there, pairs});
       }
     }
     return out;
@@ -268,30 +238,30 @@ void packed_gemv_kernel(Kernel& k, PackedGemvConfig c, PackedGemvParams<DeviceAr
           .st<4>(0, RegGroup<f32, 4>(v[0], v[1], v[2], v[3]));
     }
   };
-  // The sums of one tile, rows g of all rows of x, then rows g + 8.
-  const auto multiply = [&](const Tile& tile, const Val<u32>& of_chunk) {
+  // Adds the sums of a step at `of_chunk`, tiles before it in shared memory: of rows g of all rows of x, then of rows g + 8.
+  const auto added = [&](const Floats& so_far, const Step& step, const Val<u32>& of_chunk,
+                         const Val<u32>& of_tile) {
     std::vector<Floats> sum(std::size_t(2 * c.rows)), minima(std::size_t(2 * c.rows));
     const auto add = [](Floats& to, const Val<f32>& a, const Val<f32>& b) {
       to.push_back(to.empty() ? a * b : fma(a, b, to.back()));
     };
-    for (int group = 0; group < kGroups; ++group) {
+    const auto place = of_chunk * 4u + of_tile;
+    for (int group = 0; group < 2; ++group) {
       std::vector<Floats> x;
       Floats x_sum;
       for (int r = 0; r < c.rows; ++r) {
-        const auto at = xs.at(of_chunk * 256u + column * 4u).at(r * units * 8 + 32 * group);
+        const auto at = xs.at(place * 64u + column * 4u).at(r * units * 8 + 32 * group);
         Floats eight;
         for (int i = 0; i < 2; ++i)
           for (const auto& v : at.at(16 * i).ld<4>(0)) eight.push_back(v);
         x.push_back(eight);
-        if (totals)
-          x_sum.push_back(
-              x_totals.at(of_chunk * std::uint32_t(kTileTotals) + column).ld(r * units + 4 * group));
+        if (totals) x_sum.push_back(x_totals.at(place * 8u + column).ld(r * units + 4 * group));
       }
       for (int h = 0; h < 2; ++h) {
-        const auto codes = tile.codes(group, h);
+        const auto codes = step.codes(group, h);
         const int halves = l.part() == 16 ? 2 : 1, pairs = 4 / halves;
         for (int half = 0; half < halves; ++half) {
-          const auto scale = tile.scale(group, half, h);
+          const auto scale = step.scale(group, half, h);
           for (int r = 0; r < c.rows; ++r) {
             Floats of_part;
             for (int second = 0; second < 2; ++second)
@@ -299,10 +269,10 @@ void packed_gemv_kernel(Kernel& k, PackedGemvConfig c, PackedGemvParams<DeviceAr
                 add(of_part, codes[std::size_t(4 * second + pair)],
                     x[std::size_t(r)][std::size_t(4 * second + pair)]);
             if (l.has_zeros)
-              of_part.push_back(fma(-tile.less(group, h), x_sum[std::size_t(r)], of_part.back()));
+              of_part.push_back(fma(-step.less(group, h), x_sum[std::size_t(r)], of_part.back()));
             add(sum[std::size_t(h * c.rows + r)], scale, of_part.back());
             if (l.has_min)
-              add(minima[std::size_t(h * c.rows + r)], tile.less(group, h), x_sum[std::size_t(r)]);
+              add(minima[std::size_t(h * c.rows + r)], step.less(group, h), x_sum[std::size_t(r)]);
           }
         }
       }
@@ -311,50 +281,59 @@ void packed_gemv_kernel(Kernel& k, PackedGemvConfig c, PackedGemvParams<DeviceAr
     for (int h = 0; h < 2; ++h)
       for (int r = 0; r < c.rows; ++r) {
         const auto i = std::size_t(h * c.rows + r);
-        const auto scaled = l.super_scale ? sum[i].back() * tile.d(h) : sum[i].back();
-        out.push_back(l.has_min ? fma(-tile.dmin(h), minima[i].back(), scaled) : scaled);
+        const auto first =
+            l.super_scale ? fma(step.d(h), sum[i].back(), so_far[i]) : so_far[i] + sum[i].back();
+        out.push_back(l.has_min ? fma(-step.dmin(h), minima[i].back(), first) : first);
       }
     return out;
   };
 
-  const auto load = [&](const Val<u32>& tile) {
-    const auto at = first_tile + to<u64>(select(tile < p.k_tiles, tile, p.k_tiles - 1u));
-    return Tile::load(l, p.w.at(at * std::uint64_t(l.tile_bytes())), lane);
-  };
-  const auto added = [](const Floats& a, const Floats& b) {
-    Floats out;
-    for (std::size_t i = 0; i < a.size(); ++i) out.push_back(a[i] + b[i]);
-    return out;
-  };
-  const std::uint32_t chunk = std::uint32_t(c.chunk), step = std::uint32_t(c.share);
   const auto place_all = [&](const Val<u32>& first) {
     for (int from = 0; from < units_each; from += at_once) {
       const auto some = load_units(first, from, std::min(from + at_once, units_each));
       if (!from) k.sync();  // what the turn before placed has been read
-      for (const auto& unit : some) place(unit);
+      for (const auto& unit : some)
+        if (unit.last < units)
+          place(unit);
+        else
+          k.if_(unit.number < std::uint32_t(units), [&] { place(unit); });
     }
     k.sync();
   };
-  const auto total =
-      k.loop(range(Val<u32>(0u), p.k_tiles, Val<u32>(chunk)), Floats(std::size_t(2 * c.rows), Val<f32>(0.f)),
-             [&](Val<u32> first, Floats so_far) {
-               const auto rest = p.k_tiles - first, tiles = select(rest < chunk, rest, Val<u32>(chunk));
-               const auto all = range(part, tiles, Val<u32>(step));
-               if (!c.ahead) {
-                 place_all(first);
-                 return k.loop(all, so_far, [&](Val<u32> i, Floats acc) {
-                   return added(acc, multiply(Tile(l, load(first + i), table), i));
-                 });
-               }
-               const auto words = load(first + part);
-               place_all(first);
-               return std::get<0>(
-                   k.loop(all, std::tuple(so_far, words), [&](Val<u32> i, std::tuple<Floats, Words> now) {
-                     const auto next = load(first + i + step);
-                     const auto more = multiply(Tile(l, std::get<1>(now), table), i);
-                     return std::tuple(added(std::get<0>(now), more), next);
-                   }));
-             });
+  // A warp has the same quarter of each of its tiles.
+  const std::uint32_t chunk = std::uint32_t(c.chunk), stride = std::uint32_t(c.share / 4);
+  const auto of_tile = part % 4u;
+  const auto total = k.loop(
+      range(Val<u32>(0u), p.k_tiles, Val<u32>(chunk)), Floats(std::size_t(2 * c.rows), Val<f32>(0.f)),
+      [&](Val<u32> first, Floats before) {
+        const auto rest = p.k_tiles - first, tiles = select(rest < chunk, rest, Val<u32>(chunk));
+        place_all(first);
+        k.nounroll();
+        return k.loop(
+            range(part / 4u, tiles, Val<u32>(stride * std::uint32_t(c.ahead))), before,
+            [&](Val<u32> i, Floats acc) {
+              std::vector<Step> steps;
+              std::vector<Val<u32>> at;
+              for (int u = 0; u < c.ahead; ++u) {
+                at.push_back(i + std::uint32_t(u) * stride);
+                const auto tile = u ? select(at.back() < tiles, at.back(), i) : at.back();
+                steps.emplace_back(
+                    l, p.w.at((first_tile + to<u64>(first + tile)) * std::uint64_t(l.tile_bytes())), of_tile,
+                    lane, table);
+              }
+              std::vector<Floats> chain{acc};
+              for (int u = 0; u < c.ahead; ++u) {
+                const auto more =
+                    added(chain.back(), steps[std::size_t(u)],
+                          u ? select(at[std::size_t(u)] < tiles, at[std::size_t(u)], i) : i, of_tile);
+                Floats kept;
+                for (std::size_t e = 0; e < more.size(); ++e)
+                  kept.push_back(u ? select(at[std::size_t(u)] < tiles, more[e], chain.back()[e]) : more[e]);
+                chain.push_back(kept);
+              }
+              return chain.back();
+            });
+      });
 
   for (int h = 0; h < 2; ++h)
     for (int r = 0; r < c.rows; ++r) {
@@ -414,13 +393,18 @@ std::string reject_packed_gemv(const QuantizedMatmul& p, const runtime::DeviceIn
 PackedGemvConfig packed_gemv_config(const QuantizedMatmul& p, const runtime::DeviceInfo& d) {
   PackedGemvConfig c{*packed_format(p.weight), p.x.dtype, p.y.dtype, int(p.m)};
   const int tiles = int(ceil_div(p.weight.cols, 256));
-  const int room = std::min(40 << 10, d.smem_per_block ? int(d.smem_per_block) : 40 << 10);
-  while (c.share > 1 && c.share >= 2 * tiles) c.share /= 2;
+  // How many blocks an SM has at a time follows from their shared memory: little of it for formats that are slow to decode, while
+  // others gain from fewer barriers.
+  const bool bytes_of_codes = layout(c.format).bits == 8;
+  if (bytes_of_codes && d.max_threads_per_block >= 512) c.warps = 16;
+  if (tiles == 1) c.share = 4;
+  const int most = (bytes_of_codes ? 20 : 10) << 10,
+            room = d.smem_per_block ? std::min(most, int(d.smem_per_block)) : most;
   for (int chunks = 1;; ++chunks) {
-    c.chunk = ((tiles + chunks - 1) / chunks + c.share - 1) / c.share * c.share;
-    if (c.shared_bytes() <= room || c.chunk == c.share) break;
+    c.chunk = (tiles + chunks - 1) / chunks;
+    if (c.shared_bytes() <= room || c.chunk <= c.share / 4) break;
   }
-  while (c.share > 1 && c.shared_bytes() > room) c.chunk = c.share /= 2;
+  c.ahead = c.chunk > c.share / 4 ? 2 : 1;
   return c;
 }
 

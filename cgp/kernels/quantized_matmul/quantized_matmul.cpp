@@ -19,6 +19,9 @@ namespace {
 constexpr std::uint64_t kLeastSlab =
     256;  // a tile of the product or more, and a multiple of every column_step()
 
+// Rows of x whose columns the product gathers itself; of more a launch before is faster.
+constexpr std::uint64_t kMostGathering = 4;
+
 std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
 struct Sizes {
@@ -82,8 +85,9 @@ QuantizedMatmulPlan plan_of(const QuantizedMatmul& p, const runtime::DeviceInfo&
   QuantizedMatmulPlan plan;
   if (plan.why = reject_weight_only(p, d); plan.why.empty()) {
     plan.weight_only = true, plan.wgmma = weight_wgmma_serves(weight_only_problem(p));
-    if (const auto w = weight_only_problem(p); w.gather && (w.m > 16 || !reject(w).empty()))
-      plan.wgmma = plan.gather = true, plan.workspace = ceil_div(w.m * w.k * 2, 256) * 256;
+    if (const auto w = weight_only_problem(p); w.gather && (w.m > kMostGathering || !reject(w).empty()))
+      plan.wgmma = weight_wgmma_serves(gathered(w, p)), plan.gather = true,
+      plan.workspace = ceil_div(w.m * w.k * 2, 256) * 256;
     plan.why = plan.wgmma ? "packed weights on sm_90, wgmma" : "few rows of packed weights on sm_90";
     return plan;
   }
@@ -220,7 +224,7 @@ void quantized_matmul(runtime::Stream& s, const QuantizedMatmul& given) {
   if (plan.gather) {
     const auto w = weight_only_problem(p);
     gather_columns(s, {w.x, w.ldx, w.gather, p.workspace.address, w.m, w.k});
-    return weight_wgmma_gemm(s, gathered(w, p));
+    return plan.wgmma ? weight_wgmma_gemm(s, gathered(w, p)) : weight_only_gemm(s, gathered(w, p));
   }
   if (plan.wgmma) return weight_wgmma_gemm(s, weight_only_problem(p));
   if (plan.packed_gemv) return packed_gemv(s, p);

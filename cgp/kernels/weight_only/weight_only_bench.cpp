@@ -12,6 +12,7 @@
 #include "cgp/kernels/dequantize/dequantize.h"
 #include "cgp/kernels/gemm/api/gemm.h"
 #include "cgp/kernels/grouped_gemm/grouped_gemm.h"
+#include "cgp/kernels/quantized_matmul/gather_columns.h"
 #include "cgp/kernels/weight_only/weight_only.h"
 #include "cgp/kernels/weight_only/weight_only_wgmma.h"
 
@@ -88,7 +89,8 @@ void run_all(BenchTable& b) {
     }
 }
 
-// int4 with act-order: columns of x by index, beside the same weights in order.
+// int4 with act-order: columns of x by index, beside columns gathered by a launch
+// before, and the same weights in order.
 void run_gather(BenchTable& b) {
   struct Shape {
     std::uint64_t n, k;
@@ -96,7 +98,7 @@ void run_gather(BenchTable& b) {
   RandomOperands random(b.device());
   const auto f = WeightFormat::int4_g128;
   for (const Shape& s : {Shape{4096, 4096}, {14336, 4096}, {4096, 14336}, {28672, 8192}})
-    for (std::uint64_t m : {1, 8}) {
+    for (std::uint64_t m : {1, 2, 4, 8, 16}) {
       const auto name = text::cat("weight_gather/", layout(f).name, "/", m, "x", s.n, "x", s.k);
       if (!b.wanted(name)) continue;
       std::vector<std::uint32_t> order(s.k);
@@ -109,9 +111,17 @@ void run_gather(BenchTable& b) {
                                        x.address(), 0,           w.address(), y.address(), 0};
       WeightOnlyProblem p = in_order;
       p.gather = indices.address();
+      Bytes gathered(b.device(), m * s.k * 2);
+      WeightOnlyProblem from_gathered = in_order;
+      from_gathered.x = gathered.address();
       b.run(name, weight_only_variant(weight_only_config(p, b.device().info().sm_count)).name,
             stored_bytes(f, s.n, s.k),
             {{"cgp", [&](runtime::Stream& st) { weight_only_gemm(st, p); }},
+             {"gathered",
+              [&](runtime::Stream& st) {
+                gather_columns(st, {x.address(), 0, indices.address(), gathered.address(), m, s.k});
+                weight_only_gemm(st, from_gathered);
+              }},
              {"in_order", [&](runtime::Stream& st) { weight_only_gemm(st, in_order); }}});
     }
 }
@@ -178,11 +188,11 @@ void run_few_sweep(BenchTable& b) {
   for (const Shape& s :
        {Shape{4096, 4096}, {6144, 4096}, {14336, 4096}, {28672, 4096}, {4096, 14336}, {28672, 8192}})
     for (int i = 0; i < int(std::size(kWeightFormatNames)); ++i)
-      for (std::uint64_t m : {1, 8}) {
+      for (std::uint64_t m : {1, 2, 4, 8, 16, 32}) {
         const auto f = WeightFormat(i);
         const double bytes = stored_bytes(f, s.n, s.k);
         WeightOnlyProblem p{f, DType::bf16, m, s.n, s.k};
-        for (const int cluster : {1, 2, 4})
+        for (const int cluster : {1, 2, 4, 8})
           for (const int warps : {8, 12, 16, 24})
             for (int share = 1; share <= warps; share *= 2) {
               WeightOnlyConfig c = weight_only_config(p, sms);
@@ -190,7 +200,7 @@ void run_few_sweep(BenchTable& b) {
               if (warps % share || !weight_only_fit(c, s.n, sms)) continue;
               const auto variant = weight_only_variant(c).name;
               const auto name = text::cat("few_sweep/", layout(f).name, "/", m, "x", s.n, "x", s.k,
-                                          "/cluster", cluster, "_warps", warps, "_share", share);
+                                          "/cluster", cluster, "_warps", warps, "_share", share, "_");
               if (!b.wanted(name)) continue;
               CopyPeer copy(b.device(), bytes);
               Bytes w = random(DType::bf16, packed_bytes(f, s.n, s.k) / 2 + 8, 1),

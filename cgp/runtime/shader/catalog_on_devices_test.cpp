@@ -24,8 +24,7 @@ constexpr bool kAll = true;
 constexpr bool kAll = false;
 #endif
 /// Each takes a second and more to compile for lavapipe.
-const std::set<std::string> kSlow{"embedding_backward", "gemm", "gemm_ladder", "grouped_gemm",
-                                  "quantized_matmul",   "topk"};
+const std::set<std::string> kSlow{"embedding_backward", "gemm", "gemm_ladder", "grouped_gemm", "topk"};
 /// FALS-WGPU has them.
 const std::set<std::string> kElsewhere{"activation_backward", "adamw", "dequantize", "rms_norm_backward",
                                        "rope"};

@@ -192,6 +192,49 @@ ret;
   }
 }
 // A ring of two stages: what a copy under a condition brings is there behind the next wait, not later and not never.
+// Bytes that stay, move by different amounts, come from a constant, or are the sign of another.
+TEST_P(ShaderDevice, bytes_are_permuted_by_known_selectors) {
+  struct Case {
+    std::uint32_t x, y, which;
+    bool known;  // y
+  };
+  const Case cases[] = {{0x84a37f01, 0x90c2e3f4, 0x3210, false}, {0x84a37f01, 0x90c2e3f4, 0x7654, false},
+                        {0x84a37f01, 0x90c2e3f4, 0x0123, false}, {0x84a37f01, 0x90c2e3f4, 0x5140, false},
+                        {0x84a37f01, 0x90c2e3f4, 0xfb8c, false}, {0x84a37f01, 0x4b000000, 0x7442, true},
+                        {0x84a37f01, 0x80ff4b00, 0xe1d3, true},  {0x84a37f01, 0x90c2e3f4, 0x2222, false}};
+  const Device device = Device::open(GetParam());
+  for (const auto& c : cases) {
+    std::uint32_t want = 0;
+    for (int k = 0; k < 4; ++k) {
+      const std::uint32_t n = c.which >> (4 * k) & 15, byte = (n & 4 ? c.y : c.x) >> (8 * (n & 3)) & 255;
+      want |= (n & 8 ? byte & 128 ? 255u : 0u : byte) << (8 * k);
+    }
+    const std::string y = c.known ? std::to_string(c.y) : "%r1";
+    KernelImage image = image_from_ptx(R"(.version 7.8
+.target sm_75
+.address_size 64
+.visible .entry permute(.param .u64 .ptr .global .align 16 p)
+.reqntid 1, 1, 1
+{
+.reg .b64 %rd<1>;
+.reg .b32 %r<3>;
+ld.param.u64 %rd0, [p];
+ld.global.v2.b32 {%r0, %r1}, [%rd0];
+prmt.b32 %r2, %r0, )" + y + ", " + std::to_string(c.which) +
+                                           R"(;
+st.global.b32 [%rd0], %r2;
+ret;
+}
+)",
+                                       "permute");
+    image.params = {Param::output("p", DType::u32)};
+    auto words = device.upload<std::uint32_t>(std::vector<std::uint32_t>{c.x, c.y});
+    Stream s(device);
+    device.load(image)(s, Dim3{1}, words);
+    s.wait();
+    EXPECT_EQ(words.to_vector()[0], want) << std::hex << c.which;
+  }
+}
 TEST_P(ShaderDevice, copies_into_shared_memory_land_before_their_wait) {
   KernelImage image = image_from_ptx(R"(.version 7.8
 .target sm_80
