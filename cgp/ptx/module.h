@@ -246,8 +246,7 @@ struct Function {
   std::optional<std::uint32_t> minnctapersm, maxnctapersm, maxnreg, maxclusterrank;
   bool explicitcluster = false, blocksareclusters = false;
   std::vector<std::string> pragmas;  ///< between signature and body
-  /// Parameters in .reg space (old ABI) are listed here too, under the same name. Of more than 65536 declared ones those in use.
-  std::vector<Reg> regs;
+  std::vector<Reg> regs;  ///< parameters in .reg space (old ABI) are listed here too, under the same name
   std::vector<Var> vars;  ///< declared in the body: .local .shared .const .global .param
   std::vector<Inst> body;
   std::vector<Label> labels;
