@@ -58,8 +58,8 @@ class Parser {
  private:
   static constexpr int kMaxScopes = 200, kMaxExpression = 100;
   // Of more than kManyRegisters those in use are kept.
-  static constexpr std::size_t kManyRegisters = 1u << 16, kMaxRegisters = 1u << 20, kMaxVector = 512, kMaxOperands = 64,
-                               kMaxDimensions = 16;
+  static constexpr std::size_t kManyRegisters = 1u << 16, kMaxRegisters = 1u << 20, kMaxVector = 512,
+                               kMaxOperands = 64, kMaxDimensions = 16;
   static constexpr std::uint64_t kMaxBytes = 1ull << 40, kMaxInitialiser = 1ull << 28;
 
   struct Word {
