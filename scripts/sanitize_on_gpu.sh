@@ -36,6 +36,7 @@ cross_entropy rows=7 cols=1024 smoothing=0.1
 cumsum rows=33 cols=777
 cumsum rows=5 cols=20000 dtype=f16
 dropout rows=33 cols=777
+bias_gradient rows=999 cols=777
 embedding rows=333 cols=777
 embedding_backward rows=1333 cols=77 vocab=101
 topk rows=33 cols=777

@@ -55,6 +55,7 @@ CLEAN = [
     "cgp/kernels/activation",
     "cgp/kernels/argmax",
     "cgp/kernels/attention",
+    "cgp/kernels/bias_gradient",
     "cgp/kernels/bench",
     "cgp/kernels/catalog",
     "cgp/kernels/common",

@@ -13,6 +13,7 @@
 #include "cgp/kernels/activation/activation.h"
 #include "cgp/kernels/attention/attention.h"
 #include "cgp/kernels/attention/attention_backward.h"
+#include "cgp/kernels/bias_gradient/bias_gradient.h"
 #include "cgp/kernels/cross_entropy/cross_entropy.h"
 #include "cgp/kernels/embedding/embedding.h"
 #include "cgp/kernels/gemm/api/gemm.h"
@@ -106,10 +107,11 @@ struct Trainer::Impl {
   Arena arena;
   View weights, masters, gradients;
   View inputs, targets, positions;  ///< s32: those of all micro batches; [rows]
-  View scale, losses, loss, ones, errors;
+  View scale, losses, loss, errors;
   View branch, start, delta, h_last, normed_last, mean_last, rstd_last, logits;
   View d_h, d_h2, d_normed, d_wide, d_activated, d_qkv, d_attended, d_embedded;
-  View norm_workspace, norm_d_weight, norm_d_bias, embedding_workspace, attention_workspace;
+  View norm_workspace, norm_d_weight, norm_d_bias, norm_dx_sum, bias_workspace, embedding_workspace,
+      attention_workspace;
   std::vector<LayerViews> layers;
   std::optional<kernels::Optimizer> optimizer;
   std::optional<runtime::Graph> graph;
@@ -146,7 +148,7 @@ struct Trainer::Impl {
     arena.plan(&positions, rows, DType::s32);
     arena.plan(&scale, 1, DType::f32), arena.plan(&losses, rows, DType::f32),
         arena.plan(&loss, micro, DType::f32);
-    arena.plan(&ones, rows, t), arena.plan(&errors, 1, DType::u32);
+    arena.plan(&errors, 1, DType::u32);
     const auto activation = [&](View* v, std::uint64_t cols) { arena.plan(v, rows * cols, t); };
     const auto statistic = [&](View* v, std::uint64_t cols = 1) { arena.plan(v, rows * cols, DType::f32); };
     layers.resize(shape.layers);
@@ -166,13 +168,17 @@ struct Trainer::Impl {
     activation(&d_qkv, shape.qkv_columns()), activation(&logits, logits_pitch);
     statistic(&mean_last), statistic(&rstd_last), statistic(&delta, shape.heads),
         statistic(&d_embedded, low() ? w : 0);
-    arena.plan(&norm_d_weight, w, DType::f32), arena.plan(&norm_d_bias, w, DType::f32);
+    for (View* v : {&norm_d_weight, &norm_d_bias, &norm_dx_sum}) arena.plan(v, w, DType::f32);
+    std::uint64_t sums = 0;
+    for (const auto cols : {shape.qkv_columns(), shape.up_columns()})
+      sums = std::max(sums, kernels::bias_gradient_workspace(t, rows, cols, device.info()));
+    arena.plan(&bias_workspace, llama() ? 0 : sums, DType::f32);
     // Stand-ins have the types and sizes that the amounts of workspace follow from.
     kernels::NormBackward n;
     n.x = n.dy = n.dx = View::stand_in(t), n.weight = View::stand_in(t),
     n.dweight = View::stand_in(DType::f32);
     n.rstd = View::stand_in(DType::f32), n.rows = rows, n.cols = w, n.dsum = View::stand_in(t);
-    if (!llama()) n.mean = View::stand_in(DType::f32), n.dbias = View::stand_in(DType::f32);
+    if (!llama()) n.mean = View::stand_in(DType::f32), n.dbias = n.dx_sum = View::stand_in(DType::f32);
     arena.plan(&norm_workspace, kernels::norm_backward_workspace(n, !llama(), device.info()), DType::f32);
     arena.plan(&embedding_workspace,
                kernels::embedding_workspace(rows, std::max(shape.vocab, shape.positions)), DType::u32);
@@ -204,13 +210,8 @@ struct Trainer::Impl {
     std::vector<std::int32_t> places(rows);
     for (std::uint64_t r = 0; r < rows; ++r) places[r] = std::int32_t(r % options.sequence);
     slice<std::int32_t>(positions).upload(places);
-    const std::vector<float> one(rows, 1.f);
-    if (low())
-      slice<bfloat16>(ones).upload(std::vector<bfloat16>(one.begin(), one.end()));
-    else
-      slice<float>(ones).upload(one);
     slice<float>(scale).upload(std::vector<float>{float(1.0 / double(rows * options.micro_batches))});
-    stream().zero(slice<std::uint32_t>(errors));
+    stream().zero(slice<std::uint32_t>(errors)).zero(slice<float>(bias_workspace));
   }
 
   // ---------------------------------------------------------------- optimizer
@@ -257,8 +258,9 @@ struct Trainer::Impl {
     if (!llama()) b = weight(named(text::cat(name, ".bias")));
     product({x}, {w, llama()}, y, rows, out, in, false, b.given ? &b : nullptr);
   }
+  enum class Bias : bool { here, by_norm };  ///< who sums dy up over the rows
   void linear_backward(const View& x, std::string_view name, const View& dy, const View& dx, std::uint64_t in,
-                       std::uint64_t out, bool add) {
+                       std::uint64_t out, bool add, Bias bias) {
     const auto& p = named(text::cat(name, ".weight"));
     const View w = weight(p, in * out), dw = gradient(p, in * out);
     product({dy}, {w, !llama()}, dx, rows, in, out);
@@ -266,8 +268,11 @@ struct Trainer::Impl {
       product({dy, true}, {x}, dw, out, in, rows, add);
     else
       product({x, true}, {dy}, dw, in, out, rows, add);
-    if (!llama())  // the sum over rows is a product with ones, which adds to what is there
-      product({ones}, {dy}, gradient(named(text::cat(name, ".bias"))), 1, out, rows, add);
+    if (llama() || bias == Bias::by_norm) return;
+    kernels::BiasGradient b;
+    b.dy = dy, b.out = gradient(named(text::cat(name, ".bias"))), b.workspace = bias_workspace;
+    b.rows = rows, b.cols = out, b.accumulate = add;
+    kernels::bias_gradient(stream(), b);
   }
 
   void norm(const View& x, const View* residual, const View* sum, std::string_view name, const View& y,
@@ -280,14 +285,19 @@ struct Trainer::Impl {
     n.bias = weight(named(text::cat(name, ".bias"))), n.mean = mean;
     kernels::layer_norm(stream(), n);
   }
+  /// `before`: the linear layer whose result was added to the residual stream before the norm; dx is its dy.
   void norm_backward(const View& x, std::string_view name, const View& dy, const View* dsum, const View& mean,
-                     const View& rstd, const View& dx, bool add) {
+                     const View& rstd, const View& dx, bool add, std::string_view before) {
     kernels::NormBackward n;
     const auto& w = named(text::cat(name, ".weight"));
     n.x = x, n.dy = dy, n.dx = dx, n.rstd = rstd, n.rows = rows, n.cols = shape.width;
     if (dsum) n.dsum = *dsum;
     n.weight = weight(w), n.dweight = add ? norm_d_weight : gradient(w), n.workspace = norm_workspace;
-    View d_bias;
+    View d_bias, d_before;
+    if (!llama() && !before.empty()) {
+      d_before = gradient(named(text::cat(before, ".bias")));
+      n.dx_sum = add ? norm_dx_sum : d_before;
+    }
     if (!llama()) {
       d_bias = gradient(named(text::cat(name, ".bias")));
       n.mean = mean, n.dbias = add ? norm_d_bias : d_bias;
@@ -299,6 +309,7 @@ struct Trainer::Impl {
     };
     into(norm_d_weight, gradient(w));
     if (!llama()) into(norm_d_bias, d_bias);
+    if (d_before.given) into(norm_dx_sum, d_before);
   }
 
   kernels::AttentionProblem attention_problem() const {
@@ -441,11 +452,11 @@ struct Trainer::Impl {
       norm(a.h, nullptr, nullptr, n.norm, a.normed, a.mean, a.rstd);
       layer_forward(l, a, false);
     }
-    linear_backward(a.activated, n.down, d_h, d_activated, shape.hidden, shape.width, add);
+    linear_backward(a.activated, n.down, d_h, d_activated, shape.hidden, shape.width, add, Bias::by_norm);
     activation_backward(a);
-    linear_backward(a.normed2, n.up, d_wide, d_normed, shape.width, shape.up_columns(), add);
-    norm_backward(a.h2, n.norm2, d_normed, &d_h, a.mean2, a.rstd2, d_h2, add);
-    linear_backward(a.attended, n.out, d_h2, d_attended, shape.width, shape.width, add);
+    linear_backward(a.normed2, n.up, d_wide, d_normed, shape.width, shape.up_columns(), add, Bias::here);
+    norm_backward(a.h2, n.norm2, d_normed, &d_h, a.mean2, a.rstd2, d_h2, add, n.out);
+    linear_backward(a.attended, n.out, d_h2, d_attended, shape.width, shape.width, add, Bias::by_norm);
     const auto [dq, dk, dv] = qkv_addresses(d_qkv);
     kernels::attention_backward(
         stream(), attention_problem(), attention_addresses(a),
@@ -456,8 +467,8 @@ struct Trainer::Impl {
          .delta = delta.address,
          .workspace = attention_workspace.elements ? attention_workspace.address : 0});
     if (llama()) rope(d_qkv, true);
-    linear_backward(a.normed, n.qkv, d_qkv, d_normed, shape.width, shape.qkv_columns(), add);
-    norm_backward(a.h, n.norm, d_normed, &d_h2, a.mean, a.rstd, d_h, add);
+    linear_backward(a.normed, n.qkv, d_qkv, d_normed, shape.width, shape.qkv_columns(), add, Bias::here);
+    norm_backward(a.h, n.norm, d_normed, &d_h2, a.mean, a.rstd, d_h, add, l ? names(l - 1).down : "");
   }
 
   void embed_backward(const View& tokens, const Parameter& p, const View& from, bool add) {
@@ -474,7 +485,8 @@ struct Trainer::Impl {
     product({logits}, {w}, d_normed, rows, shape.width, shape.vocab, false, nullptr, logits_pitch);
     product({logits, true}, {normed_last}, gradient(head()), shape.vocab, shape.width, rows, add, nullptr,
             logits_pitch);
-    norm_backward(h_last, last_norm(), d_normed, nullptr, mean_last, rstd_last, d_h, add);
+    norm_backward(h_last, last_norm(), d_normed, nullptr, mean_last, rstd_last, d_h, add,
+                  names(shape.layers - 1).down);
     for (std::uint64_t l = shape.layers; l-- > 0;) layer_backward(l, add);
     View from = d_h;
     if (low()) {  // tables of f32 take rows of f32

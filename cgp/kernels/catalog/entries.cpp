@@ -3,6 +3,7 @@
 
 #include "cgp/kernels/activation/activation.h"
 #include "cgp/kernels/argmax/argmax.h"
+#include "cgp/kernels/bias_gradient/bias_gradient.h"
 #include "cgp/kernels/cross_entropy/cross_entropy.h"
 #include "cgp/kernels/cumsum/cumsum.h"
 #include "cgp/kernels/dequantize/dequantize.h"
@@ -26,6 +27,7 @@ std::vector<KernelEntry> row_entries() {
           cumsum_entry(),
           dequantize_entry(),
           dropout_entry(),
+          bias_gradient_entry(),
           embedding_entry(),
           embedding_backward_entry(),
           gated_entry(),

@@ -36,7 +36,8 @@ struct NormBackward {
   View mean, rstd;      ///< f32 [rows], of the forward pass; RMSNorm has no mean
   View dx;              ///< [rows, cols]
   View dweight, dbias;  ///< [cols], optional (together they decide what is computed); RMSNorm has no dbias
-  View workspace;       ///< f32, norm_backward_workspace() elements
+  View dx_sum;     ///< [cols], optional: the sum of dx over the rows, the gradient of a bias added before
+  View workspace;  ///< f32, norm_backward_workspace() elements
   std::uint64_t rows = 0, cols = 0;
   row::Layout x_layout{}, dy_layout{}, dsum_layout{}, dx_layout{};
   float weight_offset = 0;

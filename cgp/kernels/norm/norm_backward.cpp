@@ -2,6 +2,7 @@
 // RMSNorm and LayerNorm, backward. With g = dy * (weight + offset), n = (x - mean) * rstd:
 //   LayerNorm  dx = rstd * (g - mean(g) - n * mean(g * n))      dweight = sum over rows of dy * n
 //   RMSNorm    the same without the mean(g) term                 dbias   = sum over rows of dy
+//   dx_sum = sum over rows of dx, with dsum, before it is rounded
 //   memory   x and dy read once, dx written once; sums over rows stay in the registers of persistent blocks,
 //            and are added up by a second launch (row/column_reduce.h)
 #include "cgp/base/error.h"
@@ -21,8 +22,8 @@ struct NormBackwardConfig {
   bool layer = false;  ///< LayerNorm; the family of the name
   DType x{}, dy{}, dx{};
   std::optional<DType> dsum{}, weight{};
-  bool dweight = false, dbias = false;  ///< are computed
-  bool offset = false;                  ///< is added to the weight
+  bool dweight = false, dbias = false, dx_sum = false;  ///< are computed
+  bool offset = false;                                  ///< is added to the weight
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     v.type("x", "", c.x);
@@ -33,9 +34,12 @@ struct NormBackwardConfig {
     v.operand("weight", c.weight, c.x);
     v.flag("dweight", c.dweight);
     v.flag("dbias", c.dbias);
+    v.flag("dx_sum", c.dx_sum);
     v.flag("offset", c.offset);
   }
 };
+
+int accumulators_of(const NormBackwardConfig& c) { return int(c.dweight) + int(c.dbias) + int(c.dx_sum); }
 
 class Backward : public row::RowOp {
  public:
@@ -48,7 +52,7 @@ class Backward : public row::RowOp {
         inverse_(rcp<rn>(to<f32>(cols))),
         dx_(std::move(dx)) {
     fold = b.layer ? &two_ : &one_;
-    accumulators = int(b.dweight) + int(b.dbias);
+    accumulators = accumulators_of(b);
   }
 
   std::vector<Val<b32>> begin(Kernel&, const Val<u64>& row, const Val<pred>& valid) override {
@@ -86,11 +90,12 @@ class Backward : public row::RowOp {
         const auto scaled = dy[e] * rstd(v);
         std::size_t a = 0;
         if (b_.dweight) next[a].push_back(fma(scaled, c[e], acc[a][at])), ++a;
-        if (b_.dbias) next[a].push_back(acc[a][at] + dy[e]);
+        if (b_.dbias) next[a].push_back(acc[a][at] + dy[e]), ++a;
         const auto rest = b_.dsum ? fma(c[e], along, level ? more[e] + *level : more[e])
                           : level ? fma(c[e], along, *level)
                                   : c[e] * along;
         out.push_back(b_.weight ? fma(scaled, w[e], rest) : scaled + rest);
+        if (b_.dx_sum) next[a].push_back(acc[a][at] + out.back());
       }
       dx.store(j, out);
     }
@@ -155,7 +160,7 @@ row::RowNeeds needs(const NormBackwardConfig& b) {
   n.inputs = {b.x, b.dy}, n.outputs = {b.dx};
   if (b.dsum) n.inputs.push_back(*b.dsum);
   if (b.weight) n.columns.push_back(*b.weight);
-  n.accumulators = int(b.dweight) + int(b.dbias);
+  n.accumulators = accumulators_of(b);
   return n;
 }
 
@@ -204,6 +209,10 @@ Problem checked(NormBackward n, bool layer, const runtime::DeviceInfo& device) {
     c.present("dbias", n.dbias, row::kFloats, true), c.vector("dbias", n.dbias, n.cols);
     b.dbias = true;
   }
+  if (n.dx_sum.given) {
+    c.present("dx_sum", n.dx_sum, row::kFloats, true), c.vector("dx_sum", n.dx_sum, n.cols);
+    b.dx_sum = true;
+  }
   for (const auto& [name, l] :
        {std::pair{"x", &n.x_layout}, {"dy", &n.dy_layout}, {"dx", &n.dx_layout}, {"dsum", &n.dsum_layout}})
     if (l->inner > 1) c.fail(name, "cannot have its rows in groups", text::cat("inner = ", l->inner));
@@ -225,7 +234,7 @@ std::uint64_t workspace(const Problem& p, const runtime::DeviceInfo& device) {
 
 std::vector<View> column_results(const NormBackward& n) {
   std::vector<View> all;
-  for (const View* out : {&n.dweight, &n.dbias})
+  for (const View* out : {&n.dweight, &n.dbias, &n.dx_sum})
     if (out->given) all.push_back(*out);
   return all;
 }

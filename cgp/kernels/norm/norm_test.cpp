@@ -117,6 +117,49 @@ void check_skeleton(runtime::Device& device, const row::RowConfig& t, std::uint6
 
 }  // namespace
 
+// The bias that was added before the norm: dx with the residual's gradient, summed over rows.
+TEST(norm, dx_is_summed_over_rows) {
+  auto device = runtime::Device::open("emu:sm_90a");
+  for (bool layer : {false, true})
+    for (auto [rows, cols] :
+         {std::pair<std::uint64_t, std::uint64_t>{300, 768}, {5, 40}, {7, 4104}, {9, 31}}) {
+      const auto x = random_array(DType::bf16, {rows, cols}, 7),
+                 dy = random_array(DType::bf16, {rows, cols}, 8),
+                 more = random_array(DType::bf16, {rows, cols}, 9), w = random_array(DType::bf16, {cols}, 10);
+      const auto up = [&](const HostArray& a) { return device.upload<bfloat16>(typed<bfloat16>(a)); };
+      const auto dev_x = up(x), dev_dy = up(dy), dev_more = up(more), dev_w = up(w);
+      const auto f = norm_ref(x.as_doubles(), w.as_doubles(), {}, rows, cols, layer, 1e-6, 0, DType::bf16);
+      const std::vector<float> means(f.mean.begin(), f.mean.end()), rstds(f.rstd.begin(), f.rstd.end());
+      const auto mean = device.upload<float>(means), rstd = device.upload<float>(rstds);
+      auto dx = device.alloc<bfloat16>(rows * cols);
+      auto dw = device.alloc<float>(cols), db = device.alloc<float>(cols), sum = device.alloc<float>(cols);
+      NormBackward b;
+      b.x = dev_x, b.dy = dev_dy, b.dsum = dev_more, b.weight = dev_w, b.rstd = rstd, b.dx = dx,
+      b.dweight = dw;
+      if (layer) b.mean = mean, b.dbias = db;
+      b.dx_sum = sum, b.rows = rows, b.cols = cols;
+      auto workspace = device.alloc<float>(norm_backward_workspace(b, layer, device.info()));
+      b.workspace = workspace;
+      layer ? layer_norm_backward(device.stream(), b) : rms_norm_backward(device.stream(), b);
+      device.sync();
+      const std::vector<double> used_means(means.begin(), means.end()),
+          used_rstds(rstds.begin(), rstds.end());
+      const auto back = norm_backward_ref(x.as_doubles(), dy.as_doubles(), more.as_doubles(), w.as_doubles(),
+                                          layer ? used_means : std::vector<double>(), used_rstds, rows, cols,
+                                          0, DType::f32, DType::f32);
+      const auto got = sum.to_vector();
+      for (std::uint64_t c = 0; c < cols; ++c) {
+        double want = 0, terms = 0, tolerance = 0;
+        for (std::uint64_t r = 0; r < rows; ++r) {
+          const auto at = r * cols + c;
+          want += back.dx[at], terms += std::fabs(back.dx[at]), tolerance += back.dx_tolerance[at];
+        }
+        ASSERT_NEAR(double(got[c]), want, tolerance + double(rows) * 0x1p-24 * terms)
+            << (layer ? "layer_norm " : "rms_norm ") << rows << " x " << cols << ", column " << c;
+      }
+    }
+}
+
 TEST(norm, the_oracles_gradients_are_finite_differences) {
   const std::uint64_t rows = 3, cols = 7;
   for (bool layer : {false, true}) {

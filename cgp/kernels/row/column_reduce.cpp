@@ -5,6 +5,8 @@
 //   sync     one exchange through shared memory
 #include "cgp/kernels/row/column_reduce.h"
 
+#include <algorithm>
+
 #include "cgp/base/text.h"
 #include "cgp/dsl/sync/warp.h"
 #include "cgp/kernels/row/elements.h"
@@ -28,7 +30,7 @@ struct ColumnReduceConfig {
 template <template <class> class V>
 struct ColumnReduceArgs {
   V<In<f32>> partials;
-  V<Out<b8>> out, second;  ///< of blocks with ctaid.y = 0 and 1
+  V<Out<b8>> out, second, third;  ///< of blocks with ctaid.y = 0, 1 and 2
   V<u64> teams, cols;
 };
 
@@ -38,8 +40,8 @@ void reduce_columns(Kernel& k, ColumnReduceConfig c, ColumnReduceArgs<DeviceArg>
   const auto lane = k.laneid(), warp = k.warp_index();
   const auto column = to<u64>(k.ctaid_x()) * 32 + to<u64>(lane);
   const Val<pred> inside = column < p.cols;
-  const Val<pred> first = k.ctaid_y() == 0;
-  const auto own_column = p.partials.at(select(first, Val<u64>(0), p.teams * p.cols) + column);
+  const auto which = k.ctaid_y();
+  const auto own_column = p.partials.at(to<u64>(which) * p.teams * p.cols + column);
   const auto steps = range(to<u64>(warp), p.teams, Val<u64>(kWarps * kUnroll));
   const auto total = k.loop(steps, Floats(kUnroll, Val<f32>(0.f)), [&](Val<u64> team, Floats s) {
     Floats next;
@@ -58,38 +60,46 @@ void reduce_columns(Kernel& k, ColumnReduceConfig c, ColumnReduceArgs<DeviceArg>
   const auto its_column = to<u64>(k.ctaid_x()) * 32 + to<u64>(warp);
   const Format f{c.out, 1};
   const Val<pred> stores = (lane == 0) & (its_column < p.cols);
-  store(f, p.out, its_column, stores & first, pack(f, {all}));
-  store(f, p.second, its_column, stores & !first, pack(f, {all}));
+  store(f, p.out, its_column, stores & (which == 0), pack(f, {all}));
+  store(f, p.second, its_column, stores & (which == 1), pack(f, {all}));
+  store(f, p.third, its_column, stores & (which == 2), pack(f, {all}));
 }
 
 Variant make(DType out) {
   return config_variant("column_reduce", ColumnReduceConfig{out}, out == DType::bf16 ? 80 : 75,
                         reduce_columns);
 }
-bool in_one_launch(std::span<const View> outs) { return outs.size() == 2 && outs[0].dtype == outs[1].dtype; }
+/// The first ones of one type, up to three.
+std::size_t in_one_launch(std::span<const View> outs) {
+  std::size_t n = 1;
+  while (n < std::min<std::size_t>(outs.size(), 3) && outs[n].dtype == outs[0].dtype) ++n;
+  return n;
+}
 
 }  // namespace
 
 std::vector<Variant> column_reduce_variants(std::span<const View> outs) {
-  if (in_one_launch(outs)) return {make(outs[0].dtype)};
   std::vector<Variant> all;
-  for (const View& out : outs) all.push_back(make(out.dtype));
+  for (; !outs.empty(); outs = outs.subspan(in_one_launch(outs))) all.push_back(make(outs[0].dtype));
   return all;
 }
 
 void column_reduce(runtime::Stream& s, const View& partials, std::span<const View> outs, std::uint64_t teams,
                    std::uint64_t cols) {
   if (cols == 0 || outs.empty()) return;
-  const bool both = in_one_launch(outs);
+  const std::size_t together = in_one_launch(outs);
   auto grid = runtime::grid_for(cols, 32);
-  grid.y = both ? 2 : 1;
-  launch::launch_kernel(s, load(s.device(), make(outs[0].dtype)), grid,
-                        ColumnReduceArgs<launch::HostArg>{.partials = partials.arg(),
-                                                          .out = outs[0].arg(),
-                                                          .second = outs[both].arg(),
-                                                          .teams = teams,
-                                                          .cols = cols});
-  if (!both && outs.size() > 1) column_reduce(s, partials.from(teams * cols), outs.subspan(1), teams, cols);
+  grid.y = std::uint32_t(together);
+  launch::launch_kernel(
+      s, load(s.device(), make(outs[0].dtype)), grid,
+      ColumnReduceArgs<launch::HostArg>{.partials = partials.arg(),
+                                        .out = outs[0].arg(),
+                                        .second = outs[std::min<std::size_t>(1, together - 1)].arg(),
+                                        .third = outs[together - 1].arg(),
+                                        .teams = teams,
+                                        .cols = cols});
+  if (together < outs.size())
+    column_reduce(s, partials.from(together * teams * cols), outs.subspan(together), teams, cols);
 }
 
 }  // namespace cgp::kernels::row

@@ -9,7 +9,7 @@
 
 namespace cgp::kernels::row {
 
-/// `partials` holds f32[outs][teams][cols]; each of `outs`, one or two, cols elements. Two of a type take one launch.
+/// `partials` holds f32[outs][teams][cols]; each of `outs` cols elements. Up to three of a type take one launch.
 void column_reduce(runtime::Stream& s, const View& partials, std::span<const View> outs, std::uint64_t teams,
                    std::uint64_t cols);
 /// The variants of these launches.

@@ -204,7 +204,8 @@ std::optional<RowPlan> fitted_gradient(const RowNeeds& n, const RowConfig& given
   if (!bulk || rows < 2 * std::uint64_t(std::max(1, device.sm_count)) || (accesses & (accesses - 1)) == 0)
     return {};
   const bool halves = words(n.inputs, 8) == 8 && words(n.columns, 8) == 4;
-  if (given.elements != 8 || n.inputs.size() != 2 || n.columns.size() != 1 || !halves) return {};
+  if (given.elements != 8 || n.inputs.size() != 2 || n.columns.size() != 1 || n.accumulators > 2 || !halves)
+    return {};
   const bool one = n.accumulators == 1;
   const auto rings = given.edges ? one ? std::span<const GradientRing>(kEdgeOneAccumulator)
                                        : std::span<const GradientRing>(kEdgeTwoAccumulators)

@@ -206,7 +206,8 @@ RowConfig short_ring(const RowNeeds& n, RowConfig t, std::uint64_t accesses,
                                 : shape(128, 2, 4, 5);
   else
     t.edges ? shape(128, 4, 3, 3) : shape(256, 2, 3, 2);
-  if (n.inputs.size() > 2 || bytes_per_access(n, t.elements) > 32 || column_words(n, t.elements) > 4)
+  if (n.inputs.size() > 2 || n.accumulators > 2 || bytes_per_access(n, t.elements) > 32 ||
+      column_words(n, t.elements) > 4)
     t.min_blocks = std::clamp(int(device.registers_per_sm / (std::uint64_t(t.threads) * registers(n, t))), 1,
                               t.min_blocks);
   const auto stage = std::uint64_t(t.threads * t.loads) * bytes_per_access(n, t.elements);
