@@ -4,8 +4,9 @@
 //   y [m, n] = x [m, k] w'     w [n, k]
 //   y [m, k] = x [m, n] w      with `transposed`: the gradient of the input of a layer whose weight is frozen
 // The fastest way there is: weight_only where packed weights are given (sm_90: up to 16 rows on mma, more on wgmma; else from
-// sm_80 on few rows); up to 4 rows quantized_gemv on every other GPU, where it has the format; else slabs of the weight (of its rows; transposed: of its columns) are dequantised to x's type in a workspace and multiplied by gemm. An element
-// of y is one sum over the whole depth either way.
+// sm_80 on few rows); up to 4 rows quantized_gemv on every other GPU, where it has the format; else slabs of the weight (of
+// its rows; transposed: of its columns) are dequantised to x's type in a workspace and multiplied by gemm. An element of y
+// is one sum over the whole depth either way.
 #include "cgp/kernels/dequantize/dequantize.h"
 #include "cgp/kernels/weight_only/weight_only_wgmma.h"
 
