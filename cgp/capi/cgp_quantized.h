@@ -20,7 +20,7 @@ typedef struct {
   const cgp_tensor* g_idx; /* gptq, optional: s32 [cols], the group of each input (act-order) */
   const cgp_tensor *absmax_table,
       *absmax_scales;       /* bnb_nf4 with scales of u8: f32 [256], f32 [ceil(blocks / absmax_block)] */
-  const cgp_tensor* packed; /* optional: what cgp_quantized_weight_pack() made, for sm_90 */
+  const cgp_tensor* packed; /* optional: what cgp_quantized_weight_pack() made, for sm_80 and later */
   uint64_t group;           /* inputs that share a scale; bnb_nf4: elements that share an absmax */
   int32_t zeros_minus_one;  /* gptq: zeros hold zero - 1 */
   uint64_t absmax_block;    /* 0: 256 */

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "cgp/dsl/memory/global_table.h"
+#include "cgp/dsl/memory/tile.h"
 #include "cgp/quant/blocks.h"
 #include "cgp/quant/iq_grids.h"
 
@@ -77,7 +78,7 @@ Word even_signs(const Word& seven) { return seven | ((popc(seven) & 1u) << 7u); 
 class Decoder {
  public:
   Decoder(Kernel& k, const Bytes& b, const Word& e, std::vector<Number>& scales)
-      : k_(k), b_(b), e_(e), scales_(scales), none_(e & 0u), group_(e / 8u), run_(e / 32u) {}
+      : k_(k), b_(b), e_(e), scales_(scales), none_(e & 0u), group_(divided(e, 8)), run_(divided(e, 32)) {}
 
   Eight q4_0() {
     const auto d = half(0);
@@ -109,14 +110,14 @@ class Decoder {
   }
 
   Eight q2_k() {
-    const auto s = b_.u8(e_ / 16u, 0);
+    const auto s = b_.u8(divided(e_, 16), 0);
     const auto d = half(80), dmin = half(82);
     return scaled_onto(product(d, number(s & 15u)), two_bits(16), -product(dmin, number(s >> 4u)));
   }
   Eight q3_k() {
-    const auto s = e_ / 16u;
-    const auto low = nibble(b_.u8(s & 7u, 96), s / 8u);
-    const auto high = (b_.u8(s & 3u, 104) >> (s / 4u * 2u)) & 3u;
+    const auto s = divided(e_, 16);
+    const auto low = nibble(b_.u8(s & 7u, 96), divided(s, 8));
+    const auto high = (b_.u8(s & 3u, 104) >> (divided(s, 4) * 2u)) & 3u;
     const auto scale = product(half(108), number(low | (high << 4u), 32));
     return scaled(scale, with(two_bits(32), bit_of_run(0, 2)), 4);
   }
@@ -129,11 +130,11 @@ class Decoder {
     return scaled_onto(m.scale, with(nibbles(48), bit_of_run(16, 4)), -m.min);
   }
   Eight q6_k() {
-    const auto h = e_ / 128u, t = run_ & 3u, l = e_ & 31u;
+    const auto h = divided(e_, 128), t = run_ & 3u, l = e_ & 31u;
     const auto low = each(b_.words(2, h * 64u + (t & 1u) * 32u + l, 0, 8),
-                          [&](const Word& w) { return (w >> (t / 2u * 4u)) & 0x0f0f0f0fu; });
+                          [&](const Word& w) { return (w >> (divided(t, 2) * 4u)) & 0x0f0f0f0fu; });
     const auto high = two_bits(128);
-    const auto scale = number(b_.u8(e_ / 16u, 192) ^ 128u, 128);
+    const auto scale = number(b_.u8(divided(e_, 16), 192) ^ 128u, 128);
     return scaled(product(half(208), scale), with(low, {high.lo << 4u, high.hi << 4u}), 32);
   }
 
@@ -145,13 +146,13 @@ class Decoder {
   }
   Eight iq2_xs() {
     const auto code = b_.u16(group_ * 2u, 2, 2);
-    const auto scale = nibble(b_.u8(group_ / 4u, 66), group_ / 2u & 1u);
+    const auto scale = nibble(b_.u8(divided(group_, 4), 66), divided(group_, 2) & 1u);
     return iq2(codebook(k_, "iq2_xs_grid", quant::kIq2XsGrid), code & 511u, even_signs(code >> 9u), scale);
   }
   Eight iq2_s() {
     const auto low = b_.u8(group_, 2), signs = b_.u8(group_, 34);
-    const auto high = (b_.u8(group_ / 4u, 66) >> ((group_ & 3u) * 2u)) & 3u;
-    const auto scale = nibble(b_.u8(group_ / 4u, 74), group_ / 2u & 1u);
+    const auto high = (b_.u8(divided(group_, 4), 66) >> ((group_ & 3u) * 2u)) & 3u;
+    const auto scale = nibble(b_.u8(divided(group_, 4), 74), divided(group_, 2) & 1u);
     return iq2(codebook(k_, "iq2_s_grid", quant::kIq2SGrid), low | (high << 8u), signs, scale);
   }
   Eight iq3_xxs() {
@@ -165,8 +166,8 @@ class Decoder {
     });
   }
   Eight iq3_s() {
-    const auto high = b_.u8(group_ / 4u, 66) >> ((group_ & 3u) * 2u), signs = b_.u8(group_, 74);
-    const auto scale = nibble(b_.u8(e_ / 64u, 106), run_ & 1u) * 2u + 1u;
+    const auto high = b_.u8(divided(group_, 4), 66) >> ((group_ & 3u) * 2u), signs = b_.u8(group_, 74);
+    const auto scale = nibble(b_.u8(divided(e_, 64), 106), run_ & 1u) * 2u + 1u;
     const auto d = product(half(0), number(scale));
     const auto pair = b_.u16(group_ * 2u, 2, 2);
     const auto book = codebook(k_, "iq3_s_grid", quant::kIq3SGrid);
@@ -174,7 +175,7 @@ class Decoder {
                [&](const Word& code) { return product(d, number(code * 2u + 1u)); });
   }
   Eight iq1_s() {
-    const auto high = b_.u16(group_ / 4u * 2u, 34, 2), low = b_.u8(group_, 2);
+    const auto high = b_.u16(divided(group_, 4) * 2u, 34, 2), low = b_.u8(group_, 2);
     const auto at = low | (((high >> ((group_ & 3u) * 3u)) & 7u) << 8u);
     return iq1(at, high >> 15u, product(half(0), number(((high >> 12u) & 7u) * 2u + 1u)));
   }
@@ -183,8 +184,8 @@ class Decoder {
     for (int i = 0; i < 4; ++i) words.push_back(b_.u16(none_, 48 + 2 * i, 2));
     const auto d = used(from_half(((words[0] >> 12u) | (words[1] >> 12u << 4u)) |
                                   ((words[2] >> 12u << 8u) | (words[3] >> 12u << 12u))));
-    const auto s = e_ / 16u;
-    const auto scale = (b_.u16(s / 4u * 2u, 48, 2) >> ((s & 3u) * 3u)) & 7u;
+    const auto s = divided(e_, 16);
+    const auto scale = (b_.u16(divided(s, 4) * 2u, 48, 2) >> ((s & 3u) * 3u)) & 7u;
     const auto high = nibble(b_.u8(s, 32), group_ & 1u), low = b_.u8(group_, 0);
     return iq1(low | ((high & 7u) << 8u), high >> 3u, product(d, number(scale * 2u + 1u)));
   }
@@ -193,17 +194,19 @@ class Decoder {
     return scaled(d, lookup(halves(2), quant::kIq4), 128);
   }
   Eight iq4_xs() {
-    const auto low = nibble(b_.u8(run_ / 2u, 4), run_ & 1u);
+    const auto low = nibble(b_.u8(divided(run_, 2), 4), run_ & 1u);
     const auto high = (b_.u16(none_, 2, 16) >> (run_ * 2u)) & 3u;
     const auto d = product(half(0), number(low | (high << 4u), 32));
-    return scaled(d, lookup(nibbles_at(run_ * 16u + (e_ & 15u), 8, (e_ / 16u) & 1u), quant::kIq4), 128);
+    return scaled(d, lookup(nibbles_at(run_ * 16u + (e_ & 15u), 8, (divided(e_, 16)) & 1u), quant::kIq4),
+                  128);
   }
 
   Eight tq1_0() {
     // 160 elements in 32 bytes of five digits, 80 in 16, 16 in 4 of four digits.
     const Val<dsl::pred> first = e_ < 160u, second = e_ < 240u;
     const auto in_second = e_ - 160u;
-    const auto digit = select(first, e_ / 32u, select(second, in_second / 16u, (e_ - 240u) / 4u));
+    const auto digit =
+        select(first, divided(e_, 32), select(second, divided(in_second, 16), divided(e_ - 240u, 4)));
     const auto at = select(first, e_ & 31u, select(second, (in_second & 15u) + 32u, Word(48u)));
     const auto lo = b_.words(1, at, 0, 4)[0];
     const auto hi = b_.words(1, select(second, at + 4u, at), 0, 4)[0];
@@ -229,9 +232,9 @@ class Decoder {
     return scaled(bits<f32>(half_scale), lookup(halves(1), quant::kE2m1Doubled), 128);
   }
   Eight nvfp4() {
-    const auto x = b_.u8(e_ / 16u, 0);
+    const auto x = b_.u8(divided(e_, 16), 0);
     scales_.push_back(select(x < 127u, Number(1.f), bits<f32>(Word(0x7fc00000u))));
-    const auto codes = nibbles_at(e_ / 16u * 8u, 4, group_ & 1u);
+    const auto codes = nibbles_at(divided(e_, 16) * 8u, 4, group_ & 1u);
     return scaled(product(from_e4m3(x), .5f), lookup(codes, quant::kE2m1Doubled), 128);
   }
 
@@ -246,9 +249,9 @@ class Decoder {
     return each(b_.words(2, more, at, 8), [&](const Word& w) { return (w >> (high * 4u)) & 0x0f0f0f0fu; });
   }
   /// Elements 0 to 15 of 32 are low nibbles, 16 to 31 high ones.
-  Codes halves(int at) { return nibbles_at(e_ & 15u, at, e_ / 16u); }
+  Codes halves(int at) { return nibbles_at(e_ & 15u, at, divided(e_, 16)); }
   /// Runs 2c and 2c + 1 of 32 are the low and the high nibbles of 32 bytes.
-  Codes nibbles(int at) { return nibbles_at(run_ / 2u * 32u + (e_ & 31u), at, run_ & 1u); }
+  Codes nibbles(int at) { return nibbles_at(divided(run_, 2) * 32u + (e_ & 31u), at, run_ & 1u); }
   Codes signed_bytes(int at) {
     return each(b_.words(2, e_, at, 8), [](const Word& w) { return w ^ 0x80808080u; });
   }
@@ -258,7 +261,7 @@ class Decoder {
   }
   /// Element 128 h + 32 t + l: bits 2t, 2t + 1 of byte 32 h + l.
   Codes two_bits(int at) {
-    return each(b_.words(2, e_ / 128u * 32u + (e_ & 31u), at, 8),
+    return each(b_.words(2, divided(e_, 128) * 32u + (e_ & 31u), at, 8),
                 [&](const Word& w) { return (w >> ((run_ & 3u) * 2u)) & 0x03030303u; });
   }
   /// Bit s of byte l for element 32 s + l, at bit `to`.

@@ -14,6 +14,7 @@
 #include "cgp/base/error.h"
 #include "cgp/base/text.h"
 #include "cgp/dsl/core/kernel_params.h"
+#include "cgp/dsl/memory/tile.h"
 #include "cgp/kernels/dequantize/block_decoder.h"
 #include "cgp/kernels/row/elements.h"
 
@@ -94,7 +95,7 @@ class Dequantizer {
     if (f != quant::Format::nf4) return dequantize_code::decode_eight(k_, f, at, e, scales_);
     const auto none = e & 0u;
     scales_.push_back(bits<f32>(at.words(1, none, 0, 16)[0]));
-    return dequantize_code::nf4_values(*table_, at.words(1, e / 2u, 4, 4)[0], scales_[0]);
+    return dequantize_code::nf4_values(*table_, at.words(1, divided(e, 2), 4, 4)[0], scales_[0]);
   }
 
   Eight floats(const Val<u64>& first, const Val<u64>& col) {
@@ -191,7 +192,9 @@ class Dequantizer {
   }
 
   // ------------------------------------------------------------ words of eight codes
-  Val<u64> octet() const { return to<u64>(chunk_ * (kTileCols / 8) + thread_ / 32u * 4u + lane_ / 8u); }
+  Val<u64> octet() const {
+    return to<u64>(chunk_ * (kTileCols / 8) + divided(thread_, 32) * 4u + divided(lane_, 8));
+  }
   Number half_at(const In<b8>& from, const Val<u64>& i) { return used(to<f32>(from.as<const f16>().ld(i))); }
   /// 2^23 and the zero that nibble `place` of a word holds.
   Number zero_at(const Val<u64>& word, const Word& place) {

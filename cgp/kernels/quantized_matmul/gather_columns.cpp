@@ -6,6 +6,7 @@
 #include "cgp/base/text.h"
 #include "cgp/dsl/core/kernel_params.h"
 #include "cgp/dsl/kernel.h"
+#include "cgp/dsl/memory/tile.h"
 #include "cgp/kernels/common/config.h"
 
 namespace cgp::kernels {
@@ -32,7 +33,7 @@ struct GatherParams {
 void gather_kernel(Kernel& k, GatherConfig c, GatherParams<Val> p) {
   k.block(c.threads);
   const auto unit = k.ctaid_x() * std::uint32_t(c.threads) + k.tid_x();
-  k.if_(unit < p.k / 8u, [&] {
+  k.if_(unit < divided(p.k, 8), [&] {
     const In<u32> columns(p.columns, 0, true);
     std::vector<Val<u32>> from;
     for (int half = 0; half < 2; ++half)

@@ -51,12 +51,13 @@ WeightOnlyProblem gathered(WeightOnlyProblem w, const QuantizedMatmul& p) {
 /// Why weight_only does not run it; empty: it does.
 std::string reject_weight_only(const QuantizedMatmul& p, const runtime::DeviceInfo& d) {
   if (!packed_format(p.weight)) return text::cat("weight_only has no ", name(p.weight.format));
-  if (d.cc() != 90) return text::cat("weight_only is for sm_90, this is ", d.arch);
+  if (d.cc() < 80) return text::cat("weight_only is for sm_80 and later, this is ", d.arch);
   if (p.transposed) return "weight_only sums over the columns of the weight";
   if (!p.packed.given) return "no packed weights";
   if (p.error_flag.given) return "scales are to be checked";
   if (p.x.dtype != p.y.dtype) return "y has another type than x";
   const auto problem = weight_only_problem(p);
+  if (d.cc() != 90) return reject(problem, WeightOnlyDevice(d));
   return weight_wgmma_serves(problem) || (problem.gather && reject_wgmma(gathered(problem, p)).empty())
              ? std::string()
              : reject(problem);
@@ -84,7 +85,12 @@ QuantizedMatmul checked(QuantizedMatmul p) {
 QuantizedMatmulPlan plan_of(const QuantizedMatmul& p, const runtime::DeviceInfo& d) {
   QuantizedMatmulPlan plan;
   if (plan.why = reject_weight_only(p, d); plan.why.empty()) {
-    plan.weight_only = true, plan.wgmma = weight_wgmma_serves(weight_only_problem(p));
+    plan.weight_only = true;
+    if (d.cc() != 90) {
+      plan.why = text::cat("few rows of packed weights on ", d.arch);
+      return plan;
+    }
+    plan.wgmma = weight_wgmma_serves(weight_only_problem(p));
     if (const auto w = weight_only_problem(p); w.gather && (w.m > kMostGathering || !reject(w).empty()))
       plan.wgmma = weight_wgmma_serves(gathered(w, p)), plan.gather = true,
       plan.workspace = ceil_div(w.m * w.k * 2, 256) * 256;

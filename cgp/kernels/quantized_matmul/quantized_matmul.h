@@ -3,10 +3,10 @@
 // Products with quantised weights of any format (dequantize.h), any number of rows, on every GPU from sm_75 on.
 //   y [m, n] = x [m, k] w'     w [n, k]
 //   y [m, k] = x [m, n] w      with `transposed`: the gradient of the input of a layer whose weight is frozen
-// The fastest way there is: weight_only on sm_90 where packed weights are given (up to 16 rows on mma, more on wgmma); up to 4 rows
-// packed_gemv (packed weights) or quantized_gemv on every other GPU, where they have the format; else slabs of the weight
-// (of its rows; transposed: of its columns) are dequantised to x's type in a workspace and multiplied by gemm. An element
-// of y is one sum over the whole depth either way.
+// The fastest way there is: weight_only where packed weights are given (sm_90: up to 16 rows on mma, more on wgmma; else from
+// sm_80 on few rows); up to 4 rows packed_gemv (packed weights) or quantized_gemv on every other GPU, where they have the
+// format; else slabs of the weight (of its rows; transposed: of its columns) are dequantised to x's type in a workspace and
+// multiplied by gemm. An element of y is one sum over the whole depth either way.
 #include "cgp/kernels/dequantize/dequantize.h"
 #include "cgp/kernels/weight_only/weight_only_wgmma.h"
 

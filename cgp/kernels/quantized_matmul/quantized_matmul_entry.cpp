@@ -43,6 +43,12 @@ std::vector<runtime::KernelImage> ships(std::string_view arch) {
   }
   for (const auto f : {WeightFormat::q4_k, WeightFormat::q8_0, WeightFormat::nf4})
     all.push_back(packed_gemv_variant({f, DType::f16, DType::f16}));
+  if (arch == "sm_80")
+    for (const auto f : kWeightFormats) {
+      WeightOnlyDevice d(108);
+      d.cc = 80, d.smem = 163 * 1024;
+      all.push_back(weight_only_variant(weight_only_config({f, DType::bf16, 1, 4096, 4096}, d)));
+    }
   if (arch == "sm_90a")
     for (const auto f : kWeightFormats) {
       all.push_back(weight_only_variant(weight_only_config({f, DType::bf16, 1, 4096, 4096}, 132)));
@@ -89,8 +95,9 @@ std::unique_ptr<Case> prepare(const runtime::Device& device, const Options& o,
     WeightOnlyProblem q{*order, type, p.m, n, k};
     q.gather = host->g_idx.shape.empty() || plan.gather ? 0 : 16;
     const int sms = std::max(1, device.info().sm_count);
-    std::vector<Variant> variants{plan.wgmma ? weight_wgmma_variant(weight_wgmma_config(q, sms))
-                                             : weight_only_variant(weight_only_config(q, sms))};
+    std::vector<Variant> variants{
+        plan.wgmma ? weight_wgmma_variant(weight_wgmma_config(q, sms))
+                   : weight_only_variant(weight_only_config(q, WeightOnlyDevice(device.info())))};
     if (plan.gather) variants.push_back(gather_columns_variant());
     c->runs(std::move(variants), plan.why);
   } else if (plan.packed_gemv) {

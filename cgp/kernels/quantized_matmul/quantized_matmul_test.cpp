@@ -228,7 +228,15 @@ TEST(quantized_matmul, the_selector_says_which_way_and_why) {
   p.m = 1, p.weight.format = QuantizedFormat::iq2_s;
   EXPECT_THAT(quantized_matmul_plan(p, device.info()).why, HasSubstr("weight_only has no iq2_s"));
   p.weight.format = QuantizedFormat::q4_k;
-  EXPECT_THAT(quantized_matmul_plan(p, runtime::Device::open("emu:sm_80").info()).why, HasSubstr("sm_80"));
+  p.packed = View::stand_in(DType::u8);
+  EXPECT_THAT(quantized_matmul_plan(p, runtime::Device::open("emu:sm_75").info()).why, HasSubstr("sm_75"));
+  const auto ampere = runtime::Device::open("emu:sm_80").info();
+  EXPECT_TRUE(quantized_matmul_plan(p, ampere).weight_only);
+  p.m = 33;
+  EXPECT_FALSE(quantized_matmul_plan(p, ampere).weight_only);
+  EXPECT_THAT(quantized_matmul_plan(p, ampere).why, HasSubstr("at most 32 rows"));
+  p.m = 16, p.weight.cols = 14336;
+  EXPECT_THAT(quantized_matmul_plan(p, ampere).why, HasSubstr("shared memory of a block"));
 }
 
 // Three experts, one of them without rows, rows behind the last end: packed on sm_90 and dequantised elsewhere.

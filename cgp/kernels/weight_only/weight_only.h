@@ -62,8 +62,17 @@ struct WeightOnlyProblem {
   std::uint64_t columns() const { return end == WeightOnlyEnd::gate ? n / 2 : n; }  ///< of y
 };
 inline constexpr std::uint64_t kWeightOnlyMaxRows = 32;
+/// What the choice of a config knows of a device.
+struct WeightOnlyDevice {
+  WeightOnlyDevice(int sms = 132) : sms(sms) {}  // NOLINT: an H200 with so many multiprocessors
+  explicit WeightOnlyDevice(const runtime::DeviceInfo& d);
+  int sms, cc = 90;
+  int smem = 227 * 1024;  ///< bytes that a block can have
+  /// Copies of weights are bulk copies; on sm_80 to sm_89 cp.async, without clusters and programmatic launches.
+  bool bulk() const { return cc >= 90; }
+};
 /// Why it cannot run, naming the argument; empty: it can.
-std::string reject(const WeightOnlyProblem& p);
+std::string reject(const WeightOnlyProblem& p, const WeightOnlyDevice& d = {});
 /// Of the end of a product, and of its groups, on mma and on wgmma.
 std::string reject_end(const WeightOnlyProblem& p);
 std::string reject_group(const WeightOnlyProblem& p);
@@ -92,6 +101,7 @@ struct WeightOnlyConfig {
   int smem_kb = 0;      ///< of shared memory that a block takes (WeightOnlySpace); 0: what it needs
   bool pairs = false;   ///< numbers of two codes are looked up in shared memory: NF4, IQ4_NL
   bool gather = false;  ///< columns of x by index
+  bool async = false;   ///< weights are copied by cp.async: sm_80 and later
   template <class Self, class V>
   static void visit(Self& c, V& v) {
     v.choice("format", kWeightFormatNames, c.format), v.type("type", "", c.type),
@@ -105,6 +115,7 @@ struct WeightOnlyConfig {
     v.choice("order", kWeightOnlyOrders, c.order);
     v.flag("norm", c.norm), v.number("min_blocks", "blocks", c.min_blocks, 1);
     v.number("smem_kb", "smem", c.smem_kb, 0), v.flag("pairs", c.pairs), v.flag("gather", c.gather);
+    v.flag("async", c.async);
   }
   int block_tiles() const { return (k_tiles + cluster - 1) / cluster; }  ///< of K, of a block
   int parts() const { return cluster * share; }                          ///< that K is cut into
@@ -114,9 +125,8 @@ struct WeightOnlyConfig {
   int smem_bytes() const;
 };
 /// Chooses `rounds` and `buffers` so that all fits into shared memory; false: nothing does.
-bool weight_only_fit(WeightOnlyConfig& c, std::uint64_t n, int sms);
-/// The choice for a device of `sms` multiprocessors.
-WeightOnlyConfig weight_only_config(const WeightOnlyProblem& p, int sms);
+bool weight_only_fit(WeightOnlyConfig& c, std::uint64_t n, const WeightOnlyDevice& d);
+WeightOnlyConfig weight_only_config(const WeightOnlyProblem& p, const WeightOnlyDevice& d);
 Variant weight_only_variant(const WeightOnlyConfig& c);
 
 /// Unsupported with reject()'s sentence.

@@ -11,7 +11,6 @@
 namespace cgp::kernels {
 namespace {
 
-constexpr int kSmem = 227 * 1024;  // of a block on sm_90
 // Of 228 KB a multiprocessor, of which each block takes one for itself: one of each fits, two of either do not.
 constexpr int kSmallerKb = 109, kLargerKb = 116;
 
@@ -40,11 +39,11 @@ int WeightOnlyConfig::smem_bytes() const {
          (rows == 1 ? 512 : 0) + (pairs ? 256 * 128 : 0) + row_bytes() + 1024;
 }
 
-bool weight_only_fit(WeightOnlyConfig& c, std::uint64_t n, int sms) {
-  const int most = c.smem_kb ? c.smem_kb * 1024 : kSmem;
+bool weight_only_fit(WeightOnlyConfig& c, std::uint64_t n, const WeightOnlyDevice& d) {
+  const int most = c.smem_kb ? c.smem_kb * 1024 : d.smem;
   c.rounds = c.buffers = 1;
   if (c.parts() == 1) return c.smem_bytes() <= most;
-  const auto all = all_rounds(c, n, sms);
+  const auto all = all_rounds(c, n, d.sms);
   for (int rounds = 16; rounds; --rounds) {
     c.rounds = rounds, c.buffers = std::uint64_t(rounds) >= all ? 1 : 2;
     if (std::uint64_t(rounds) > all) continue;
@@ -83,24 +82,27 @@ double expected_us(const WeightOnlyConfig& c, std::uint64_t n, int sms) {
 }
 
 // slots 0: none fits.
-WeightOnlyConfig fitting(WeightOnlyConfig c, std::uint64_t n, int sms) {
+WeightOnlyConfig fitting(WeightOnlyConfig c, std::uint64_t n, const WeightOnlyDevice& d) {
   WeightOnlyConfig best = c;
   best.slots = 0;
   double least = 0;
   const int most_warps = c.rows > 16 ? 8 : 16;  // registers
+  const bool clusters = d.bulk() && d.smem >= 128 * 1024;
   for (int cluster : {1, 2, 4, 8})
-    for (int warps : {16, 12, 8}) {
-      if (warps > most_warps) continue;
+    for (int warps : {16, 12, 8, 4}) {
+      // sm_120 has clusters, and 99 KB a block, as sm_86 and sm_89: there a block may be small instead.
+      if (warps > most_warps || (cluster > 1 && !clusters) || (warps == 4 && clusters)) continue;
       for (int share = 1; share <= warps; share *= 2) {
         if (warps % share) continue;
         c.cluster = cluster, c.warps = warps, c.share = share;
         // Beside another launch a block does best with all of K, and with warps of at least two tiles of y or parts of K.
-        if (c.smem_kb && (cluster > 1 || (share == 1 && all_rounds(c, n, sms) == 1))) continue;
+        if (c.smem_kb && (cluster > 1 || (share == 1 && all_rounds(c, n, d.sms) == 1))) continue;
         // With a norm a block has the row, eight times eight elements a thread at most.
         if (c.norm && (cluster > 1 || c.k_tiles > 8 * warps)) continue;
-        for (c.y_tiles = 1; c.y_tiles <= (c.rows > 16 && layout(c.format).bits < 8 ? 2 : 1); ++c.y_tiles) {
-          if (!weight_only_fit(c, n, sms)) continue;
-          const double us = expected_us(c, n, sms);
+        for (c.y_tiles = 1; c.y_tiles <= (clusters && c.rows > 16 && layout(c.format).bits < 8 ? 2 : 1);
+             ++c.y_tiles) {
+          if (!weight_only_fit(c, n, d)) continue;
+          const double us = expected_us(c, n, d.sms);
           if (best.slots && us >= least) continue;
           best = c, least = us;
         }
@@ -110,17 +112,18 @@ WeightOnlyConfig fitting(WeightOnlyConfig c, std::uint64_t n, int sms) {
 }
 
 // With more rows of x what x takes in shared memory decides; there prmt looks numbers up.
-WeightOnlyConfig chosen(WeightOnlyConfig c, std::uint64_t n, int sms) {
+WeightOnlyConfig chosen(WeightOnlyConfig c, std::uint64_t n, const WeightOnlyDevice& d) {
   c.pairs = layout(c.format).looked_up() && c.rows <= 16;
-  if (const auto best = fitting(c, n, sms); best.slots || !c.pairs) return best;
+  if (const auto best = fitting(c, n, d); best.slots || !c.pairs) return best;
   c.pairs = false;
-  return fitting(c, n, sms);
+  return fitting(c, n, d);
 }
 
 }  // namespace
 
-WeightOnlyConfig weight_only_config(const WeightOnlyProblem& p, int sms) {
+WeightOnlyConfig weight_only_config(const WeightOnlyProblem& p, const WeightOnlyDevice& d) {
   WeightOnlyConfig c{p.type, p.format};
+  c.async = !d.bulk();
   c.k_tiles = int((p.k + 255) / 256), c.pdl = p.pdl, c.end = p.end, c.activation = p.activation;
   if (p.pdl) c.order = p.order;
   c.norm = p.norm != 0, c.gather = p.gather != 0;
@@ -128,9 +131,9 @@ WeightOnlyConfig weight_only_config(const WeightOnlyProblem& p, int sms) {
   if (p.pdl && p.space != WeightOnlySpace::whole && c.rows == 1) {
     WeightOnlyConfig beside = c;
     beside.smem_kb = p.space == WeightOnlySpace::larger ? kLargerKb : kSmallerKb, beside.min_blocks = 2;
-    if (beside = chosen(beside, p.n, sms); beside.slots) return beside;
+    if (beside = chosen(beside, p.n, d); beside.slots) return beside;
   }
-  return chosen(c, p.n, sms);
+  return chosen(c, p.n, d);
 }
 
 std::string reject_group(const WeightOnlyProblem& p) {
@@ -146,7 +149,12 @@ std::string reject_end(const WeightOnlyProblem& p) {
   return {};
 }
 
-std::string reject(const WeightOnlyProblem& p) {
+WeightOnlyDevice::WeightOnlyDevice(const runtime::DeviceInfo& d)
+    : sms(std::max(1, d.sm_count)), cc(d.cc()), smem(int(d.smem_per_block_optin)) {}
+
+std::string reject(const WeightOnlyProblem& p, const WeightOnlyDevice& d) {
+  if (d.cc < 80) return text::cat("compute capability ", d.cc, ": mma.m16n8k16 needs 80");
+  if (p.pdl && !d.bulk()) return text::cat("pdl: programmatic launches need sm_90, this has ", d.cc);
   if (p.type != DType::f16 && p.type != DType::bf16)
     return text::cat("type = ", name(p.type), ": x and y are f16 or bf16");
   if (p.groups) return "groups: they are multiplied on wgmma";
@@ -162,15 +170,17 @@ std::string reject(const WeightOnlyProblem& p) {
   if (p.x % 16 || p.ldx % 8) return "x and its rows must lie at multiples of 16 bytes";
   if (p.w % 16) return "packed weights must lie at a multiple of 16 bytes";
   if (auto why = reject_end(p); !why.empty()) return why;
-  if (!weight_only_config(p, 132).slots)
-    return text::cat("m = ", p.m, ", k = ", p.k, ": x does not fit into the shared memory of 8 blocks");
+  if (!weight_only_config(p, d).slots)
+    return text::cat("m = ", p.m, ", k = ", p.k, ": x does not fit into the shared memory of ",
+                     d.bulk() && d.smem >= 128 * 1024 ? "8 blocks" : "a block");
   return {};
 }
 
 void weight_only_gemm(runtime::Stream& s, const WeightOnlyProblem& p) {
-  if (auto why = reject(p); !why.empty()) throw Unsupported(text::cat("weight_only: ", why));
+  const WeightOnlyDevice d(s.device().info());
+  if (auto why = reject(p, d); !why.empty()) throw Unsupported(text::cat("weight_only: ", why));
   if (!p.m || !p.n) return;
-  weight_only_gemm(s, p, weight_only_config(p, std::max(1, s.device().info().sm_count)));
+  weight_only_gemm(s, p, weight_only_config(p, d));
 }
 
 void weight_only_gemm(runtime::Stream& s, const WeightOnlyProblem& p, const WeightOnlyConfig& c) {

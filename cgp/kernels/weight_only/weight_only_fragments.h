@@ -387,6 +387,8 @@ class WeightTile {
     else
       add(left, 0x81c0u);
     const Val<b32> power(kHalf ? 0x78007800u : 0x7f007f00u);  // 2^15, 2^127: twice the number
+    if (!kHalf && base_.kernel()->sm() < 90)                  // mul.bf16x2 is of sm_90
+      return bits<b32>(fma(bits<Pair>(v.back()), bits<Pair>(power), bits<Pair>(mask(0x8000u))));
     return bits<b32>(bits<Pair>(v.back()) * bits<Pair>(power));
   }
 

@@ -12,12 +12,14 @@
 //            the tile and 0 elsewhere, so that all products of a tile go into one accumulator, scaled once
 //   sync     none while weights stream: the parts of K lie in shared memory, and after `rounds` tiles of y they are
 //            added in a fixed order
-//   needs    sm_90: bulk copies, clusters
+//   needs    sm_90: bulk copies, clusters. On sm_80 to sm_89 the lanes of a warp copy its tiles by cp.async, and there is
+//            one block where else there is a cluster
 #include <algorithm>
 #include <optional>
 
 #include "cgp/dsl/core/kernel_params.h"
 #include "cgp/dsl/memory/ldmatrix.h"
+#include "cgp/dsl/pipeline/async.h"
 #include "cgp/dsl/pipeline/bulk_ring.h"
 #include "cgp/kernels/activation/activation_code.h"
 #include "cgp/kernels/weight_only/weight_only.h"
@@ -38,6 +40,87 @@ struct NextTile {
   static auto carried() { return std::tuple(&NextTile::from, &NextTile::step, &NextTile::y); }
 };
 
+/// A warp's ring of tiles that one lane fills by bulk copies.
+class BulkTiles {
+ public:
+  using Cursor = BulkRing::Cursor;
+  BulkTiles(Warp& warp, int warps, int slots, int bytes) : warp_(warp), ring_(warp, warps, slots, bytes) {}
+  /// `count` tiles of `bytes`, `apart` each other, where `there`.
+  void fill(const Val<u32>& slot, const Val<pred>& there, const Val<u64>& from, int count, std::int64_t apart,
+            int bytes) {
+    warp_.one_thread([&](Thread&) {
+      warp_.k.if_(there, [&] {
+        ring_.expect(slot, Val<u32>(std::uint32_t(count) * std::uint32_t(bytes)));
+        for (int i = 0; i < count; ++i)
+          ring_.copy(slot, ring_.stage(slot, i * bytes), In<b8>(from).at(i * apart),
+                     Val<u32>(std::uint32_t(bytes)), L2Hint::evict_first);
+      });
+    });
+  }
+  void wait(const Cursor& c) { ring_.wait(c); }
+  Cursor next(const Cursor& c) const { return ring_.next(c); }
+  Val<u32> base(const Val<u32>& slot) const { return ring_.stage(slot).base(); }
+
+ private:
+  Warp& warp_;
+  BulkRing ring_;
+};
+/// The same by cp.async of all lanes: each filling is one group of each lane, an empty one at the end.
+class AsyncTiles {
+ public:
+  class Cursor {
+   public:
+    Cursor() : stage_(Val<u32>(0)) {}
+    const Val<u32>& stage() const { return stage_; }
+    static auto carried() { return std::tuple(&Cursor::stage_); }
+
+   private:
+    friend class AsyncTiles;
+    template <class S>
+    friend struct dsl::Carry;
+    explicit Cursor(const Val<u32>& stage) : stage_(stage) {}
+    Val<u32> stage_;
+  };
+  AsyncTiles(Warp& warp, int warps, int slots, int bytes)
+      : warp_(warp),
+        lane_(warp.lane()),
+        slots_(slots),
+        bytes_(bytes),
+        first_(warp.k.shared<b8>(warps * slots * bytes, 128).address() +
+               warp.index * std::uint32_t(slots * bytes)) {}
+  void fill(const Val<u32>& slot, const Val<pred>& there, const Val<u64>& from, int count, std::int64_t apart,
+            int bytes) {
+    warp_.k.if_(there, [&] {
+      for (int i = 0; i < count; ++i)
+        for (int at = 0; at < bytes; at += 512) {
+          const Ptr<shared, b8> to(base(slot) + std::uint32_t(i * bytes + at) + lane_ * 16u);
+          const auto source = In<b8>(from + to_bytes(lane_)).at(i * apart + at);
+          const auto copy = [&] { cp_async<16, L2_128B>(to, source); };
+          if (at + 512 <= bytes)
+            copy();
+          else
+            warp_.k.if_(lane_ < std::uint32_t((bytes - at) / 16), copy);
+        }
+    });
+    cp_async_commit(warp_.k);
+  }
+  void wait(const Cursor&) {
+    cp_async_wait(warp_.k, slots_ - 1);
+    warp_.sync();  // what other lanes copied
+  }
+  Cursor next(const Cursor& c) const {
+    return Cursor(select(c.stage_ + 1u == std::uint32_t(slots_), Val<u32>(0), c.stage_ + 1u));
+  }
+  Val<u32> base(const Val<u32>& slot) const { return first_ + slot * std::uint32_t(bytes_); }
+
+ private:
+  static Val<u64> to_bytes(const Val<u32>& lane) { return dsl::to<u64>(lane * 16u); }
+  Warp& warp_;
+  Val<u32> lane_;
+  int slots_, bytes_;
+  Val<u32> first_;
+};
+
 /// Element i of the result is f(i), a new register each.
 template <class Sum, class F>
 Sum make_sum(F&& f) {
@@ -46,7 +129,7 @@ Sum make_sum(F&& f) {
   return Sum(AccRegs(std::move(out)));
 }
 
-template <class T, int Y, int N>
+template <class T, int Y, int N, class Tiles>
 class Product {
  public:
   using Words = RegGroup<b32, 4>;
@@ -90,7 +173,7 @@ class Product {
     const bool at_once = !c_.pdl || c_.order == WeightOnlyOrder::beside;
     Units first = units(warp_.index * 32u);
     if (at_once) stage_row(), load_x(first);
-    const BulkRing ring(warp_, c_.warps, c_.slots, Y * l_.tile_bytes());
+    Tiles ring(warp_, c_.warps, c_.slots, Y * l_.tile_bytes());
     const auto first_tile = cluster_ + clusters_ * divided(warp_.index, c_.share);
     const auto stride = clusters_ * std::uint32_t(c_.warps / c_.share);
     const auto steps = this->steps();
@@ -123,7 +206,7 @@ class Product {
       });
     if (pairs_) pairs_->fill<T>(k_, l_.table, warp_.index * 32u + lane_, threads());
     k_.sync();
-    using State = std::pair<NextTile, BulkRing::Cursor>;
+    using State = std::pair<NextTile, typename Tiles::Cursor>;
     const auto multiply_rounds = [&](const Val<u32>& begin, const Val<u32>& rounds, const Val<u32>& buffer,
                                      State state) {
       return k_.loop(rounds, std::move(state), [&](Val<u32> round, State s) {
@@ -131,7 +214,7 @@ class Product {
             steps, std::pair(s, zeros<f32, 16 * Y, N>(warp_)), [&](Val<u32> step, std::pair<State, Sum> v) {
               ring.wait(v.first.second);
               const auto slot = v.first.second.stage();
-              const auto base = ring.stage(slot).base(), tile = step * std::uint32_t(c_.share) + part_;
+              const auto base = ring.base(slot), tile = step * std::uint32_t(c_.share) + part_;
               auto sum = one_row() ? multiply_tile_by_row(base, tile, v.second)
                                    : multiply_tile(base, tile, std::move(v.second));
               warp_.sync();  // all lanes have read the slot before the next copy into it
@@ -147,7 +230,7 @@ class Product {
       });
     };
     if (c_.parts() == 1) {
-      multiply_rounds(Val<u32>(0), mine, Val<u32>(0), State(ahead.back(), BulkRing::Cursor()));
+      multiply_rounds(Val<u32>(0), mine, Val<u32>(0), State(ahead.back(), typename Tiles::Cursor()));
       return;
     }
     auto cta = k_.cta();
@@ -158,12 +241,12 @@ class Product {
         k_.sync();
     };
     if (c_.buffers == 1) {
-      multiply_rounds(Val<u32>(0), mine, Val<u32>(0), State(ahead.back(), BulkRing::Cursor()));
+      multiply_rounds(Val<u32>(0), mine, Val<u32>(0), State(ahead.back(), typename Tiles::Cursor()));
       together();
       add_parts(Val<u32>(0), all, Val<u32>(0));
     } else {
       const auto most = std::uint32_t(c_.rounds);
-      k_.loop((all + (most - 1)) / most, State(ahead.back(), BulkRing::Cursor()),
+      k_.loop((all + (most - 1)) / most, State(ahead.back(), typename Tiles::Cursor()),
               [&](Val<u32> chunk, State s) {
                 const auto begin = chunk * most, buffer = remainder(chunk, 2);
                 const auto left = [&](const Val<u32>& of) {
@@ -203,16 +286,8 @@ class Product {
     Val<u32> stride, steps;
     Val<u64> across;
   };
-  NextTile copy(const BulkRing& ring, const Val<u32>& slot, const NextTile& t, const Walk& walk) {
-    warp_.one_thread([&](Thread&) {
-      k_.if_(t.y < p_.y_tiles, [&] {
-        ring.expect(slot, Val<u32>(std::uint32_t(Y) * std::uint32_t(tile_bytes())));
-        for (int y = 0; y < Y; ++y)
-          ring.copy(slot, ring.stage(slot, y * int(tile_bytes())),
-                    In<b8>(t.from).at(std::int64_t(y) * c_.k_tiles * std::int64_t(tile_bytes())),
-                    Val<u32>(std::uint32_t(tile_bytes())), L2Hint::evict_first);
-      });
-    });
+  NextTile copy(Tiles& ring, const Val<u32>& slot, const NextTile& t, const Walk& walk) {
+    ring.fill(slot, t.y < p_.y_tiles, t.from, Y, c_.k_tiles * std::int64_t(tile_bytes()), l_.tile_bytes());
     const auto last = t.step + 1u == walk.steps;
     return NextTile{t.from + std::uint64_t(c_.share) * tile_bytes() + select(last, walk.across, Val<u64>(0)),
                     select(last, Val<u32>(0), t.step + 1u), select(last, t.y + walk.stride, t.y)};
@@ -639,15 +714,19 @@ class Product {
 template <class T, int Y, int N>
 void stream_kernel(Kernel& k, WeightOnlyConfig c, WeightOnlyParams<Val> p) {
   k.block(32 * c.warps);
+  k.require(!c.async || (c.cluster == 1 && !c.pdl), "what copies by cp.async has no clusters and no pdl");
   if (c.cluster > 1) k.cluster(c.cluster);
   if (c.min_blocks > 1) k.min_blocks(c.min_blocks);
-  Product<T, Y, N>(k, c, p).run();
+  if (c.async)
+    Product<T, Y, N, AsyncTiles>(k, c, p).run();
+  else
+    Product<T, Y, N, BulkTiles>(k, c, p).run();
 }
 
 }  // namespace
 
 Variant weight_only_variant(const WeightOnlyConfig& c) {
-  const auto make = [&](auto fn) { return config_variant("weight_only", c, 90, fn); };
+  const auto make = [&](auto fn) { return config_variant("weight_only", c, c.async ? 80 : 90, fn); };
   const auto of_type = [&](auto t) {
     using T = decltype(t);
     if (c.y_tiles > 1)

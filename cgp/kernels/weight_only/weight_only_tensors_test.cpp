@@ -182,6 +182,12 @@ TEST(weight_tensors, few_rows_on_the_emulator) {
       check(device, Weight(kind, 37, 320), type, 1), check(device, Weight(kind, 21, 576), type, 9);
   }
 }
+TEST(weight_tensors, few_rows_on_sm_80) {
+  const auto device = runtime::Device::open("emu:sm_80");
+  check(device, Weight(Kind::gptq_v1, 40, 640, 64), DType::bf16, 3);
+  for (auto kind : {Kind::nf4_blocks, Kind::mxfp4, Kind::iq4_nl})
+    for (auto type : {DType::bf16, DType::f16}) check(device, Weight(kind, 37, 320), type, 1);
+}
 TEST(weight_tensors, wgmma_on_the_emulator) {
   const auto device = runtime::Device::open("emu:sm_90a");
   for (std::uint64_t group : {32, 64, 128})

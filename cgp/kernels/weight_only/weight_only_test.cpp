@@ -118,6 +118,27 @@ TEST(weight_only, right_on_the_emulator) {
     }
 }
 
+// cp.async on sm_80 and sm_89, of which the second has 99 KB a block; bulk copies from sm_90 on.
+TEST(weight_only, other_architectures) {
+  for (const char* arch : {"sm_80", "sm_89", "sm_100a", "sm_120a"}) {
+    const auto device = runtime::Device::open(std::string("emu:") + arch);
+    for (auto f : kWeightFormats) {
+      check(device, f, DType::bf16, 1, 70, 768);
+      check(device, f, DType::f16, 9, 40, layout(f).file_block == 32 ? 608 : 512);
+    }
+    check(device, WeightFormat::q4_k, DType::bf16, 8, 1500, 512);
+    check(device, WeightFormat::q4_0, DType::bf16, 21, 33, 512, false, WeightOnlyEnd::add_f32);
+    check(device, WeightFormat::q6_k, DType::bf16, 1, 48, 1280, false, WeightOnlyEnd::store_f32, true);
+    std::vector<Variant> all;
+    const std::uint64_t rows[] = {1, 8, 32};
+    for (int f = 0; f < int(std::size(kWeightFormatNames)); ++f)
+      all.push_back(weight_only_variant(weight_only_config(
+          {WeightFormat(f), f % 2 ? DType::bf16 : DType::f16, rows[f % 3], 4096, f % 3 == 2 ? 512u : 2048u},
+          WeightOnlyDevice(device.info()))));
+    cgp::testing::expect_assemble(cgp::testing::images_for({arch}, all));
+  }
+}
+
 TEST(weight_only, one_row_with_its_norm) {
   const auto device = runtime::Device::open("emu:sm_90a");
   check(device, WeightFormat::q4_k, DType::f16, 1, 48, 1024, true, WeightOnlyEnd::gate, true);
