@@ -95,7 +95,7 @@ def tint(folder, chromium):
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server, tempfile.TemporaryDirectory() as profile:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        browser = subprocess.Popen([chromium, "--headless=new", "--no-sandbox", "--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader",
+        browser = subprocess.Popen([chromium, "--headless", "--remote-debugging-port=0", "--no-sandbox", "--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader",
                                     f"--user-data-dir={profile}", f"http://127.0.0.1:{server.server_address[1]}/"],
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         come.wait(600)
@@ -118,7 +118,7 @@ def main():
         outside = translate(options.cgp, options.arch, folder)
         counts = {s: len(list(folder.glob("*" + s))) for s in (".wgsl", ".spv")}
         print(f"{counts['.wgsl']} WGSL, {counts['.spv']} SPIR-V; {outside} outside of the subset")
-        chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+        chromium = shutil.which("chromium-headless-shell") or shutil.which("chromium") or shutil.which("chromium-browser")
         try:
             import wgpu  # noqa: F401
             have_wgpu = True

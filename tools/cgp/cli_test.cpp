@@ -424,6 +424,26 @@ TEST_F(Cli, views_and_files) {
   EXPECT_EQ(kernel["heatmap"][2]["buffer"], "c");
 }
 
+TEST_F(Cli, a_kernel_is_explained_as_a_shader) {
+  for (const std::string language : {"wgsl", "spirv"}) {
+    const auto j = cgp("explain softmax --arch sm_75 --json dtype=f32 cols=1000 --as " + language).parsed();
+    EXPECT_EQ(j["language"], language);
+    const auto& s = j["shaders"][0];
+    EXPECT_EQ(s["workgroup"][1], 1);
+    EXPECT_TRUE(s["parameters"][0]["pointer"].get<bool>());
+    EXPECT_EQ(s["parameters"][0].contains("binding"), language == "wgsl");
+    // A shuffle through workgroup memory has two barriers.
+    EXPECT_GT(s["without_subgroups"]["barriers"], s["with_subgroups"]["barriers"]);
+    EXPECT_GT(s["without_subgroups"]["workgroup_memory"], s["with_subgroups"]["workgroup_memory"]);
+    EXPECT_NE(s["with_subgroups"]["needs"].dump().find("subgroups"), std::string::npos);
+    EXPECT_EQ(s["stands_for"][0]["what"], "shuffles and votes");
+  }
+  EXPECT_NE(cgp("explain gemm --arch sm_80 --as spirv dtype=f16 m=256 n=256 k=256").out.find("cooperative"),
+            std::string::npos);
+  const Outcome refused = cgp("explain gemm --arch sm_90a --as wgsl dtype=f16 m=4096 n=4096 k=4096");
+  EXPECT_NE(refused.code, 0);
+  EXPECT_NE(refused.err.find("a shader"), std::string::npos) << refused.err;
+}
 TEST_F(Cli, a_class_of_findings_is_explained) {
   EXPECT_NE(cgp("explain race.shared").out.find("to mend it"), std::string::npos);
   EXPECT_EQ(cgp("explain race.shared --json").parsed()["severity"], "error");

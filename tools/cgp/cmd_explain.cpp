@@ -14,6 +14,7 @@
 #include "cgp/profile/import/import.h"
 #include "cgp/profile/kernel/kernel_args.h"
 #include "cgp/profile/roofline/prediction.h"
+#include "cgp/ptx/parse.h"
 #include "cgp/spec/args.h"
 #include "cgp/spec/report/json_text.h"
 #include "tools/cgp/commands.h"
@@ -41,6 +42,38 @@ template <class View>
 int show(const Context& context, const View& view) {
   write_out(context.json ? spec::dumped(view.json, 2) + "\n" : view.text);
   return kClean;
+}
+
+/// `content`: of a file, else empty.
+int show_shaders(const Context& context, const ExplainOptions& o, const std::string& content,
+                 const explain::ExamineOptions& examine) {
+  std::vector<ShaderSource> sources;
+  const auto add = [&](ShaderSource s) {
+    if (examine.block) s.block = *examine.block;
+    sources.push_back(std::move(s));
+  };
+  if (content.empty()) {
+    for (const auto& image :
+         profile::select_images(kernels::find_kernel(o.target), o.arch, o.variant, o.settings)) {
+      ShaderSource s{image.name, image.entry, *image.ptx};
+      if (image.block.count() > 0) s.block = {image.block.x, image.block.y, image.block.z};
+      s.dynamic_shared = image.dynamic_smem;
+      add(std::move(s));
+    }
+  } else {
+    const auto module = ptx::parse(content);
+    for (const auto& f : module.functions) {
+      const std::string name = module.text(f.name);
+      if (f.entry && (o.entry.empty() || o.entry == name)) add({name, name, content});
+    }
+    if (sources.empty())
+      throw ArgumentError(
+          ErrorText{o.entry.empty() ? "the file has no kernel" : cat("the file has no kernel ", o.entry),
+                    o.target,
+                    {},
+                    {}});
+  }
+  return explain_shader(context, o.language, sources);
 }
 
 }  // namespace
@@ -82,6 +115,7 @@ int explain(const Context& context, const ExplainOptions& o) {
       throw ArgumentError({cat("--param ", name, " is an integer"), "", cat("'", value, "'"), ""});
     examine.parameters[name] = number;
   }
+  if (!o.language.empty()) return show_shaders(context, o, file ? content : std::string(), examine);
   explain::AnalysisView view;
   view.all_rows = o.all;
   for (const std::string& a : o.allow) view.allowed.push_back(ptx::parse_bug(a));

@@ -94,8 +94,17 @@ struct ExplainOptions {
   bool x86 = false;      ///< `target` is a program for the processor
   std::string function;  ///< with x86: only this one
   std::string profile;   ///< of the kernel on the emulator: predictions beside what was counted
+  std::string language;  ///< wgsl or spirv: the shader that it becomes
 };
 int explain(const Context& context, const ExplainOptions& options);
+/// A kernel that is to be explained as a shader.
+struct ShaderSource {
+  std::string name, entry, ptx;
+  std::array<std::uint32_t, 3> block{256, 1, 1};  ///< where the kernel does not fix it
+  std::uint32_t dynamic_shared = 0;
+};
+int explain_shader(const Context& context, std::string_view language,
+                   const std::vector<ShaderSource>& sources);
 
 struct DoctorOptions {
   std::string check;  ///< only this item

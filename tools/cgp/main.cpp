@@ -239,6 +239,8 @@ void declare_explain(CLI::App& app, CommandLine& c) {
   app.add_flag("--x86", c.explain.x86,
                "Vector instructions of a program for the processor, by function (needs objdump)");
   app.add_option("--function", c.explain.function, "With --x86: only this function");
+  app.add_option("--as", c.explain.language, "What it becomes as a shader: wgsl, spirv")
+      ->check(CLI::IsMember({"wgsl", "spirv"}));
   app.add_option("--arch", c.explain.arch, "Kernels: the target to explain")->capture_default_str();
   app.add_option("--variant", c.explain.variant, "Kernels: this variant");
   app.footer(

@@ -129,6 +129,7 @@ SimtModel::SimtModel(Program program, std::shared_ptr<const model::Source> file,
     if (const auto* l = std::get_if<Linear>(&s.operation))
       for (const auto& part : l->parts) {
         load(part.weight);
+        pack_later(part.weight);
         for (const int64_t m : {int64_t(1), most_rows}) {
           const auto x = View::stand_in(places_[std::size_t(l->in)].type);
           const auto p = product(part.weight, uint64_t(m), x, View::stand_in(DType::f32));
@@ -200,17 +201,39 @@ void SimtModel::load(WeightId id) {
   at->second.codes = View(address, data.blocks.size(), DType::u8, false, device_.backend().get());
 }
 
+// A second copy of a matrix, packed for products of few rows, where the device has room for it.
+void SimtModel::pack_later(WeightId id) {
+  if (how_ != Weights::uploaded) return;
+  uint64_t all = 0;
+  for (const Weight& w : program_.weights) all += data_of(w, *file_).blocks.size();
+  const kernels::QuantizedWeight& w = matrix(id);
+  const auto f = kernels::packed_format(w.format);
+  if (!f || packed_.contains(w.codes.address) || 4 * all > device_.info().memory_bytes) return;
+  packed_[w.codes.address] = {allocate(kernels::packed_bytes(*f, w.rows, w.cols), "packed weights"), id};
+}
+
 const kernels::QuantizedWeight& SimtModel::matrix(WeightId id) { return matrices_.at(id); }
 
 kernels::QuantizedMatmul SimtModel::product(WeightId id, uint64_t m, const View& x, const View& y) {
   kernels::QuantizedMatmul p;
   p.weight = matrix(id), p.x = x, p.y = y, p.m = m;
   p.x_layout.pitch = p.weight.cols, p.y_layout.pitch = p.weight.rows;
+  if (const auto packed = packed_.find(p.weight.codes.address); packed != packed_.end())
+    p.packed = packed_view(packed->second.address, p.weight, false);
   if (workspace_) p.workspace = View(workspace_, workspace_bytes_, DType::u8, true, device_.backend().get());
   return p;
 }
 
+View SimtModel::packed_view(uint64_t address, const kernels::QuantizedWeight& w, bool writes) const {
+  return {address, kernels::packed_bytes(*kernels::packed_format(w.format), w.rows, w.cols), DType::u8,
+          writes, device_.backend().get()};
+}
+
 void SimtModel::prepare(runtime::Stream& s) {
+  for (const auto& [codes, packed] : packed_) {
+    const kernels::QuantizedWeight& w = matrix(packed.weight);
+    kernels::pack_weight(s, w, packed_view(packed.address, w, true));
+  }
   for (const auto& [id, address] : tables_) {
     kernels::Dequantize d;
     d.weight = matrix(id), d.rows = d.weight.rows, d.out = view(address, DType::f32, true);

@@ -52,7 +52,7 @@ class SimtModel {
   };
   const std::vector<Loaded>& weights() const { return loaded_; }
 
-  /// Once, before the first step: decodes the table of embeddings.
+  /// Once, before the first step: decodes the table of embeddings and packs matrices.
   void prepare(runtime::Stream& s);
   /// The step that control() describes. `sequences` has rows and pages alone to say: a sequence's only page is pages[0].
   void issue(runtime::Stream& s, std::span<const BatchSequence> sequences, std::int64_t outputs, bool greedy);
@@ -79,6 +79,8 @@ class SimtModel {
   kernels::QuantizedMatmul product(WeightId id, std::uint64_t m, const kernels::View& x,
                                    const kernels::View& y);
   void load(WeightId id);
+  void pack_later(WeightId id);
+  kernels::View packed_view(std::uint64_t address, const kernels::QuantizedWeight& w, bool writes) const;
 
   void run(runtime::Stream& s, const Embedding& o);
   void run(runtime::Stream& s, const RmsNorm& o);
@@ -111,6 +113,11 @@ class SimtModel {
   std::vector<std::pair<runtime::Buffer<float>, runtime::Buffer<float>>> ropes_;  ///< cosines and sines
   std::map<WeightId, runtime::Buffer<float>> vectors_;
   std::map<WeightId, kernels::QuantizedWeight> matrices_;
+  struct Packed {
+    std::uint64_t address = 0;
+    WeightId weight{};
+  };
+  std::map<std::uint64_t, Packed> packed_;    ///< by the address of a matrix
   std::map<WeightId, std::uint64_t> tables_;  ///< f32, of Embedding
   std::vector<Loaded> loaded_;
   runtime::Buffer<std::int32_t> greedy_;

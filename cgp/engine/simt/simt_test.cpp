@@ -35,8 +35,8 @@ TEST(engine_simt, LogitsAreThoseInDouble) {
   const auto tokens = tiny_prompt(16, 1);
   std::vector<std::int32_t> pages{1};
   for (const auto& device : devices())
-    for (const TinyOptions& o : std::vector<TinyOptions>{{.architecture = "llama", .format = "Q4_1"},
-                                                         {.architecture = "gpt2", .format = "Q8_0"},
+    for (const TinyOptions& o : std::vector<TinyOptions>{{.architecture = "llama", .format = "Q8_0"},
+                                                         {.architecture = "gpt2", .format = "Q4_1"},
                                                          {.architecture = "qwen3", .format = "F32"},
                                                          {.architecture = "gemma2", .format = "Q8_0"}}) {
       if (!device.is_emulator() && o.architecture != "llama") continue;  // pipelines take seconds to build

@@ -394,11 +394,12 @@ PackedGemvConfig packed_gemv_config(const QuantizedMatmul& p, const runtime::Dev
   PackedGemvConfig c{*packed_format(p.weight), p.x.dtype, p.y.dtype, int(p.m)};
   const int tiles = int(ceil_div(p.weight.cols, 256));
   // How many blocks an SM has at a time follows from their shared memory: little of it for formats that are slow to decode, while
-  // others gain from fewer barriers.
-  const bool bytes_of_codes = layout(c.format).bits == 8;
-  if (bytes_of_codes && d.max_threads_per_block >= 512) c.warps = 16;
+  // others gain from fewer barriers. Browsers promise 256 threads and 16 KiB.
+  const bool large = layout(c.format).bits == 8 && tiles >= 8 && d.max_threads_per_block >= 512 &&
+                     d.kind != runtime::DeviceKind::wgpu;
+  if (large) c.warps = 16;
   if (tiles == 1) c.share = 4;
-  const int most = (bytes_of_codes ? 20 : 10) << 10,
+  const int most = (large ? 20 : 10) << 10,
             room = d.smem_per_block ? std::min(most, int(d.smem_per_block)) : most;
   for (int chunks = 1;; ++chunks) {
     c.chunk = (tiles + chunks - 1) / chunks;

@@ -9,6 +9,7 @@
 
 #include "cgp/base/error.h"
 #include "cgp/kernels/dequantize/dequantize_ref.h"
+#include "cgp/kernels/quantized_matmul/packed_gemv.h"
 #include "cgp/kernels/quantized_matmul/quantized_grouped.h"
 #include "cgp/testing/kernel_test.h"
 
@@ -109,7 +110,8 @@ TEST(quantized_matmul, one_to_four_rows_are_decoded_in_registers) {
 // a tile, blocks whose warps have no tile of columns, every format.
 TEST(quantized_matmul, one_to_four_rows_of_packed_weights_need_no_tensor_cores) {
   run("q4_0", "f16", "1", "17", "96", "sm_75"), run("q4_0", "f32", "3", "33", "2336", "sm_80");
-  run("q8_0", "f16", "1", "40", "800", "sm_75"), run("q8_0", "bf16", "2", "5", "64", "sm_86");
+  run("q8_0", "f16", "1", "40", "800", "sm_75"), run("q8_0", "f16", "1", "33", "2336", "sm_75"),
+      run("q8_0", "bf16", "2", "5", "64", "sm_86");
   run("q4_k", "f16", "1", "19", "512", "sm_75"), run("q4_k", "f32", "4", "32", "768", "sm_89");
   run("q5_k", "bf16", "1", "9", "256", "sm_80"), run("q6_k", "f16", "2", "21", "768", "sm_75");
   run("nf4", "f16", "1", "18", "128", "sm_75"), run("iq4_nl", "f32", "2", "7", "288", "sm_75");
@@ -122,6 +124,15 @@ TEST(quantized_matmul, one_to_four_rows_of_packed_weights_need_no_tensor_cores) 
   p.x = p.y = View::stand_in(DType::f16), p.packed = View::stand_in(DType::u8), p.m = 4;
   const auto info = runtime::Device::open("emu:sm_75").info();
   EXPECT_TRUE(quantized_matmul_plan(p, info).packed_gemv);
+  EXPECT_EQ(packed_gemv_config(p, info).warps, 16);
+  p.m = 1;
+  for (auto format : {QuantizedFormat::q8_0, QuantizedFormat::q4_k}) {  // what a browser has
+    p.weight.format = format;
+    auto browser = info;
+    browser.kind = runtime::DeviceKind::wgpu;
+    EXPECT_LE(packed_gemv_config(p, browser).warps, 8);
+    EXPECT_LE(packed_gemv_config(p, browser).shared_bytes(), 16 << 10);
+  }
   p.m = 5;
   EXPECT_FALSE(quantized_matmul_plan(p, info).packed_gemv);
   p.m = 1, p.weight.format = QuantizedFormat::mxfp4;
