@@ -125,11 +125,14 @@ SimtModel::SimtModel(Program program, std::shared_ptr<const model::Source> file,
       }
     ropes_.emplace_back(device_.upload<float>(cosines, "cosines"), device_.upload<float>(sines, "sines"));
   }
+  uint64_t weights_bytes = 0;
+  for (const Weight& w : program_.weights) weights_bytes += data_of(w, *file_).blocks.size();
+  const bool packs = how_ == Weights::uploaded && 4 * weights_bytes <= device_.info().memory_bytes;
   for (const Step& s : program_.steps) {
     if (const auto* l = std::get_if<Linear>(&s.operation))
       for (const auto& part : l->parts) {
         load(part.weight);
-        pack_later(part.weight);
+        if (packs) pack_later(part.weight);
         for (const int64_t m : {int64_t(1), most_rows}) {
           const auto x = View::stand_in(places_[std::size_t(l->in)].type);
           const auto p = product(part.weight, uint64_t(m), x, View::stand_in(DType::f32));
@@ -201,14 +204,11 @@ void SimtModel::load(WeightId id) {
   at->second.codes = View(address, data.blocks.size(), DType::u8, false, device_.backend().get());
 }
 
-// A second copy of a matrix, packed for products of few rows, where the device has room for it.
+// A second copy of a matrix, packed for products of few rows.
 void SimtModel::pack_later(WeightId id) {
-  if (how_ != Weights::uploaded) return;
-  uint64_t all = 0;
-  for (const Weight& w : program_.weights) all += data_of(w, *file_).blocks.size();
   const kernels::QuantizedWeight& w = matrix(id);
   const auto f = kernels::packed_format(w.format);
-  if (!f || packed_.contains(w.codes.address) || 4 * all > device_.info().memory_bytes) return;
+  if (!f || packed_.contains(w.codes.address)) return;
   packed_[w.codes.address] = {allocate(kernels::packed_bytes(*f, w.rows, w.cols), "packed weights"), id};
 }
 
