@@ -52,6 +52,8 @@ WeightOnlyProblem gathered(WeightOnlyProblem w, const QuantizedMatmul& p) {
 std::string reject_weight_only(const QuantizedMatmul& p, const runtime::DeviceInfo& d) {
   if (!packed_format(p.weight)) return text::cat("weight_only has no ", name(p.weight.format));
   if (d.cc() < 80) return text::cat("weight_only is for sm_80 and later, this is ", d.arch);
+  if (d.kind == runtime::DeviceKind::vulkan || d.kind == runtime::DeviceKind::wgpu)
+    return "weight_only is for CUDA";  // few rows of packed_gemv are faster there
   if (p.transposed) return "weight_only sums over the columns of the weight";
   if (!p.packed.given) return "no packed weights";
   if (p.error_flag.given) return "scales are to be checked";
