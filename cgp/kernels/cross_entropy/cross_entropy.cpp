@@ -339,8 +339,10 @@ Problem checked(CrossEntropy c, const runtime::DeviceInfo& device) {
   // Rows of both that begin at different distances from where memory is aligned, as PyTorch's of an odd vocabulary beside a gradient
   // with padded rows.
   const bool shifts = fit == row::Fit::element && c.dlogits.given && c.dlogits.dtype == c.logits.dtype;
+  auto shifted = need;
+  if (b.loss || b.lse || b.error_flag) shifted.registers += 8;
   auto plan = c.config ? row::RowPlan{*c.config, "as asked"}
-              : shifts ? row::plan_shifted_rows(need, c.rows, c.cols, device)
+              : shifts ? row::plan_shifted_rows(shifted, c.rows, c.cols, device)
                        : row::plan_rows(need, c.rows, c.cols, fit, device);
   b.row = plan.config;
   return {std::move(c), b, std::move(plan.why)};

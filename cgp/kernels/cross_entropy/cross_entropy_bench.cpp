@@ -60,6 +60,46 @@ void bench_cross_entropy(BenchTable& b, std::uint64_t rows, std::uint64_t cols) 
   }
 }
 
+// Contiguous logits of an odd number of classes beside a gradient with padded rows.
+void bench_shifted(BenchTable& b, std::uint64_t rows, std::uint64_t cols) {
+  const auto name = text::cat("cross_entropy_shifted/bf16/", rows, "x", cols), swept = "sweep/" + name;
+  const bool sweep = b.asked("sweep") && b.wanted(swept);
+  if (!b.wanted(name) && !sweep) return;
+  const auto& d = b.device();
+  const std::uint64_t pitch = (cols + 7) / 8 * 8;
+  RandomOperands random(d);
+  auto x = random(DType::bf16, rows * cols, 1);
+  Bytes y(d, rows * pitch * 2);
+  std::vector<std::int64_t> t(rows);
+  for (std::uint64_t r = 0; r < rows; ++r) t[r] = std::int64_t(r * 7919 % cols);
+  auto targets = d.upload<std::int64_t>(t);
+  CrossEntropy c;
+  c.logits = view(x, DType::bf16), c.dlogits = view(y, DType::bf16), c.targets = targets;
+  c.dlogits_layout.pitch = pitch, c.rows = rows, c.cols = cols;
+  const double moved = 4.0 * double(rows * cols);
+  CopyPeer copy(d, moved);
+  const auto run = [&](const std::string& title, int rounds) {
+    const auto variant = cross_entropy_variant(c, d.info(), nullptr).name;
+    b.run(title, variant, moved,
+          {{"cgp", [&](runtime::Stream& s) { cross_entropy(s, c); }}, copy.contender()}, rounds);
+  };
+  if (b.wanted(name)) run(name, 0);
+  if (!sweep) return;
+  const std::uint64_t accesses = cols / 8;
+  for (int threads : {256, 384, 512, 768, 1024})
+    for (int cluster : {1, 2, 4})
+      for (bool persistent : {false, true}) {
+        const auto team = std::uint64_t(threads * cluster);
+        const auto loads = int((accesses + team - 1) / team);
+        if (loads > 8 || loads < 2) continue;
+        for (int min_blocks = 1; min_blocks * threads <= 1024; min_blocks *= 2) {
+          c.config = row::RowConfig{8, threads, 1, loads, cluster, 0, min_blocks, persistent};
+          c.config->edges = c.config->shift = true;
+          run(swept, 5);
+        }
+      }
+}
+
 void bench_softmax(BenchTable& b, SoftmaxOp op, const char* title, std::uint64_t rows, std::uint64_t cols) {
   const auto name = text::cat(title, "/bf16/", rows, "x", cols);
   if (!b.wanted(name)) return;
@@ -87,6 +127,8 @@ void bench_losses(BenchTable& b) {
   bench_cross_entropy(b, 4096, 151936);
   bench_cross_entropy(b, 8192, 50257);
   bench_cross_entropy(b, 8192, 50304);
+  bench_shifted(b, 8192, 50257);
+  bench_shifted(b, 3000, 17717);
   for (std::uint64_t cols : {1024, 4096, 16384, 32768, 131072, 4097, 50257}) {
     const std::uint64_t rows = (1ull << 27) / cols;
     bench_softmax(b, SoftmaxOp::log_softmax, "log_softmax", rows, cols);

@@ -59,6 +59,7 @@ std::vector<runtime::KernelImage> ships(std::string_view arch) {
       n.inputs = n.outputs = {t}, n.fold_size = smooth ? 3 : 2, n.registers = smooth ? 32 : 0,
       n.expensive = true;
       auto configs = row::shipped_configs(n, arch);
+      n.registers += 8;  // of the loss
       for (const auto& c : row::shipped_shifted_configs(n, arch)) configs.push_back(c);
       const auto step = row::image_step(arch, t, smooth);
       for (std::size_t i = 0; i < configs.size(); i += step) {

@@ -182,6 +182,7 @@ TEST(cross_entropy, rows_that_are_aligned_differently) {
       if (loads * t.threads * cluster * 8 >= 1001 || !loads)
         check_shifted_rows(device, DType::f16, 5, 1001, 1, 2, 4, t);
     }
+  check_shifted_rows(device, DType::bf16, 2, 17717, 0, 0, 3);  // 384 threads
   t.loads = 2, t.cluster = 1, t.persistent = true;
   check_shifted_rows(device, DType::bf16, 300, 1001, 5, 0, 7, t);
   auto old = runtime::Device::open("emu:sm_80");

@@ -467,7 +467,13 @@ RowPlan plan_shifted_rows(const RowNeeds& n, std::uint64_t rows, std::uint64_t c
   t.loads = int(ceil_div(accesses, std::uint64_t(t.threads * t.cluster)));
   const bool twice = std::uint64_t(t.loads) > most;
   if (twice) t.loads = 0, t.threads = 512;
-  if (device.cc_major >= 9 && !twice)
+  const auto of_384 = int(ceil_div(accesses, std::uint64_t(384 * t.cluster)));
+  if (t.threads == 512 && of_384 < 8 && of_384 * 384 < t.loads * 512) t.threads = 384, t.loads = of_384;
+  // 64 registers are enough where registers() foresees more; with seven accesses only if nothing is stored beside the row.
+  const bool full = t.threads >= 256 && n.registers <= (t.loads < 7 ? 8 : t.loads == 7 ? 0 : -1);
+  if (device.cc_major >= 9 && !twice && full)
+    t.min_blocks = 1024 / t.threads;
+  else if (device.cc_major >= 9 && !twice)
     t.min_blocks = std::clamp(int(device.registers_per_sm / (std::uint64_t(t.threads) * registers(n, t))), 1,
                               1024 / t.threads);
   if (rows * std::uint64_t(t.cluster) > kMostGrid) t.persistent = !twice;
@@ -538,7 +544,7 @@ runtime::DeviceInfo device_of(std::string_view arch) {
 
 std::vector<RowConfig> shipped_shifted_configs(const RowNeeds& n, std::string_view arch) {
   std::vector<RowConfig> all;
-  for (std::uint64_t cols : {1024, 50257, 1 << 20})
+  for (std::uint64_t cols : {1024, 17717, 50257, 1 << 20})
     all.push_back(plan_shifted_rows(n, 1 << 20, cols, device_of(arch)).config);
   return all;
 }
